@@ -15,7 +15,7 @@ func ExampleParse() {
 	// Output: true
 }
 
-// What a newer major version wrote is refused.
+// A manifest of a newer major version is refused.
 func TestVersion(t *testing.T) {
 	if _, err := manifest.Parse([]byte(`{"schema": "` + manifest.Version + `0"}`)); err == nil {
 		t.Error("a manifest of another version was read")

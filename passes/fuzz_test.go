@@ -13,8 +13,8 @@ import (
 	"btc/tests/irgen"
 )
 
-// checkOptimisations runs each optimisation alone, and all in a row, on a
-// generated module: the result must be valid and do the same.
+// checkOptimisations runs each optimisation alone, and then all of them, on a generated module: the
+// result must be valid and behave the same.
 func checkOptimisations(t *testing.T, data []byte) {
 	t.Helper()
 	before := irgen.Module(data, irgen.Mixed)
@@ -48,8 +48,8 @@ func TestOptimisationsKeepMeaning(t *testing.T) {
 	}
 }
 
-// checkPipeline runs the whole pipeline: the lowered module must do what the
-// interpreter says that the high ops mean.
+// checkPipeline runs the whole pipeline: the lowered module must behave as the interpreter executes
+// the high ops.
 func checkPipeline(t *testing.T, data []byte) {
 	t.Helper()
 	before := irgen.Module(data, irgen.Mixed)

@@ -10,8 +10,8 @@ import (
 	"btc/ir"
 )
 
-// TestShortNests: of loops nested, those stay in place that the kernel walks
-// together; the ones around them are left to bpf_loop.
+// TestShortNests: of nested loops, those that the kernel can verify together stay in place; the
+// outer ones become bpf_loop calls.
 func TestShortNests(t *testing.T) {
 	for _, test := range []struct {
 		length      string
@@ -22,7 +22,7 @@ func TestShortNests(t *testing.T) {
 		{"30", 3, 1}, // 27000 iterations
 		{"v2", 1, 0}, // of at most 15
 		{"v2", 2, 0},
-		{"v2", 3, 2}, // of each length by itself
+		{"v2", 3, 2}, // each length on its own
 	} {
 		m := parse(t, loopNest(test.length, test.loops))
 		p := &planner{m: m}
@@ -48,7 +48,7 @@ func TestShortNests(t *testing.T) {
 	}
 }
 
-// loopNest is so many loops nested, with a branch in the innermost.
+// loopNest returns n nested loops, with a branch in the innermost.
 func loopNest(length string, loops int) string {
 	var s strings.Builder
 	s.WriteString(`func @p prog (kind kprobe) {

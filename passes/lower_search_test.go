@@ -11,8 +11,8 @@ import (
 	"btc/ir/interp"
 )
 
-// Literals of each length, found or not, are found as the op says: at the start, at
-// the end, after a false start, in a text that fills its capacity.
+// Literals of each length are found, or not, as the op specifies: at the start, at the end, after a
+// partial match, in a string that fills its capacity.
 func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 	texts := []string{
 		"",

@@ -10,8 +10,8 @@ import (
 	"btc/tests/filetest"
 )
 
-// TestFiles runs the file tests of the lowerings and of the passes behind them:
-// testdata holds a directory for each.
+// TestFiles runs the file tests of the lowerings and of the passes after them: testdata has a
+// directory for each.
 func TestFiles(t *testing.T) {
 	table := map[string]filetest.Pass{}
 	for _, p := range Pipeline() {

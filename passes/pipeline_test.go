@@ -67,7 +67,7 @@ func TestOrdersHold(t *testing.T) {
 	}
 }
 
-// TestOptions: sizes are limited to what is said, at the first use of an object; a run with a smaller
+// TestOptions: sizes are limited to the options at the first use of an object; a run with a smaller
 // frame refuses what does not fit; a pass that breaks the module is a bug.
 func TestOptions(t *testing.T) {
 	const text = "func @p prog (kind kprobe) {\n  slot s0 \"\" %d align 8\n  slot s1 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s1+0], 1\n" +

@@ -18,8 +18,8 @@ var (
 	firstRandom = flag.Uint64("first-program", 0, "the number of the first of them")
 )
 
-// TestRandomPrograms takes random programs of map ops, strings and events
-// through the whole pipeline; the interpreter must see no difference.
+// TestRandomPrograms runs random programs of map ops, strings and events through the whole
+// pipeline; the interpreter must not see a difference.
 func TestRandomPrograms(t *testing.T) {
 	for seed := *firstRandom; seed < *firstRandom+uint64(*randomCount); seed++ {
 		g := &generator{rnd: rand.New(rand.NewPCG(seed, 1))}
@@ -50,7 +50,7 @@ func sameMeaning(t *testing.T, text, lines string) (err error) {
 	return nil
 }
 
-// generator writes the IR text of a random program.
+// generator generates the IR of a random program.
 type generator struct {
 	rnd    *rand.Rand
 	out    strings.Builder

@@ -10,8 +10,8 @@ import (
 	"btc/ir"
 )
 
-// What the passes that begin with certain facts never decide, sccp does: $unit
-// changes only where it has changed already.
+// Facts that passes with a pessimistic start never find, and sccp does: $unit changes only where it
+// has changed already.
 const refutedByItself = `module a file "a"
 func @p prog (kind kprobe) {
 b0(v0:ctx):
@@ -54,7 +54,7 @@ func TestOnlyPropagationDecidesLoops(t *testing.T) {
 	}
 }
 
-// A loop that is never left is left as one.
+// An endless loop remains one.
 func TestPropagationInEndlessLoop(t *testing.T) {
 	m := parse(t, `module a file "a"
 func @p prog (kind kprobe) {
@@ -74,7 +74,7 @@ b2:
 	}
 }
 
-// Constants that back edges refute one sweep after the other: sccp gives up.
+// Constants that back edges refute in sweep after sweep: sccp gives up.
 func TestPropagationGivesUp(t *testing.T) {
 	chain := func(n int) string {
 		params, first, next := []string{}, []string{}, []string{}

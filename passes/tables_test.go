@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// opsWhere lists the ops of a table that hold.
+// opsWhere lists the ops of a table that satisfy a predicate.
 func opsWhere(holds func(op ir.Op) bool) string {
 	var names []string
 	for i := range ir.Ops {
@@ -21,7 +21,7 @@ func opsWhere(holds func(op ir.Op) bool) string {
 	return strings.Join(names, " ")
 }
 
-// TestOpTables checks which ops a pass may treat alike: one more or less makes a wrong program.
+// TestOpTables checks which ops a pass may treat alike: a wrong entry would miscompile programs.
 func TestOpTables(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -44,7 +44,7 @@ func TestOpTables(t *testing.T) {
 	}
 }
 
-// TestHelperTables checks which calls may be dropped without a use, and which be merged.
+// TestHelperTables checks which calls may be removed if unused, and which may be merged.
 func TestHelperTables(t *testing.T) {
 	for _, c := range []struct {
 		helpers     string
@@ -67,7 +67,7 @@ func TestHelperTables(t *testing.T) {
 	}
 }
 
-// TestScalars checks what a per-CPU cache may have in its keys: numbers, whatever loaded them.
+// TestScalars checks which keys a per-CPU cache may have: numbers, however they were loaded.
 func TestScalars(t *testing.T) {
 	for _, c := range []struct {
 		kind, def string
@@ -106,7 +106,7 @@ b0(v0:ctx):
 			t.Errorf("%s of a %s is a number: %t", c.def, c.kind, got)
 		}
 	}
-	// A chain of sums is followed so far and no further.
+	// A chain of additions is followed up to a limit.
 	f := parse(t, "func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = arg v0\n  v2:i64 = add v1, 1\n  v3:i64 = add v2, 1\n  ret 0\n}").Funcs[0]
 	for deep, want := range []bool{false, false, false, true} {
 		if got := scalar(f, f.Blocks[0].Values[2], deep); got != want {
@@ -115,8 +115,8 @@ b0(v0:ctx):
 	}
 }
 
-// TestLossCounters: each position that adds to a map has a counter; an op elsewhere counts as the
-// first.
+// TestLossCounters: each position that adds to a map has a counter; an op at another position
+// counts for the first.
 func TestLossCounters(t *testing.T) {
 	at := func(line int) ir.Pos { return ir.Pos{Line: line, Col: 1, Stmt: -1} }
 	m := &ir.Module{}
@@ -137,7 +137,7 @@ func TestLossCounters(t *testing.T) {
 	}
 }
 
-// TestZeros checks what replaces a refused construct.
+// TestZeros checks the replacement of a refused construct.
 func TestZeros(t *testing.T) {
 	for typ, want := range map[ir.Type]string{ir.TI64: "0", ir.TI1: "false", ir.TKAddr: "null:kaddr", ir.TBTF("struct s", true): "null:btf(struct s)?"} {
 		if got := zeroOf(typ).String(); got != want {
@@ -149,8 +149,8 @@ func TestZeros(t *testing.T) {
 	}
 }
 
-// TestThreadedBlocksDie: within one sweep the blocks die that no edge leads to any more, so that
-// their edges no longer keep others from being threaded.
+// TestThreadedBlocksDie: unreachable blocks are removed within the same sweep, so that their edges
+// do not keep other blocks from being threaded.
 func TestThreadedBlocksDie(t *testing.T) {
 	f := parse(t, `func @p prog (kind kprobe) {
 b0(v0:ctx):

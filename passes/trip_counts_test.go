@@ -10,9 +10,9 @@ import (
 	"btc/ir"
 )
 
-// TestPlannedTrips: a loop alone that every kernel walks to its end has all its iterations in
-// place, though what loops of unknown length share would give it fewer; with a body that is
-// too much for that it has not.
+// TestPlannedTrips: a single loop that every kernel can verify to its end keeps all its iterations
+// in place, although the share for loops of unknown length is smaller. A loop whose body is too
+// large for that does not.
 func TestPlannedTrips(t *testing.T) {
 	for _, test := range []struct {
 		length   string
@@ -54,7 +54,7 @@ func TestPlannedTrips(t *testing.T) {
 	}
 }
 
-// leavingLoop is a loop with so many branches in its body, one of which leaves it.
+// leavingLoop returns a loop with the given number of branches in its body, one of which leaves it.
 func leavingLoop(length string, branches int) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `meta (errors [(text "stopped", pos !1:1)])
@@ -100,8 +100,8 @@ b3:
 	return s.String()
 }
 
-// TestTripCounts checks how many iterations the kernel verifies of a loop that counts by itself, of one
-// over a range, and of one over a map.
+// TestTripCounts checks how many iterations the kernel verifies of a loop with its own counter, of
+// one over a range, and of one over a map.
 func TestTripCounts(t *testing.T) {
 	counted := func(first, test, next string) string {
 		return "  jump b1(" + first + ")\nb1(v2:i64):\n  v3:i1 = icmp " + test + "\n  br v3, b2, b3\nb2:\n  v4:i64 = " + next + "\n  jump b1(v4)\nb3:\n  ret 0\n"
@@ -120,7 +120,7 @@ func TestTripCounts(t *testing.T) {
 		{counted("10", "ult v2, 10", "add v2, 1"), 64},     // none: a guess
 		{counted("v1", "ult v2, 10", "add v2, 1"), 64},     // from an unknown number
 		{counted("0", "ult v2, v1", "add v2, 1"), 64},      // to an unknown number
-		{counted("0", "ult v2, 1000000", "add v2, 1"), 64}, // more than stay in place
+		{counted("0", "ult v2, 1000000", "add v2, 1"), 64}, // more than are kept in place
 		{counted("0", "eq v1, 10", "add v2, 1"), 64},       // not by its counter
 		{ranged("10", "b2"), 10},
 		{ranged("1", "b1"), 1},

@@ -12,10 +12,8 @@ import (
 
 var show = flag.Bool("show", false, "log the lowered programs")
 
-// Programs that use every op between them, taken through the whole pipeline
-// with ir.VerifyStage after each pass.
-// and run by the interpreter before and after: what can be observed must be the
-// same.
+// Programs that together use every op are compiled by the whole pipeline, with ir.VerifyStage after
+// each pass, and interpreted before and after it: the observable behavior must be the same.
 var wholePrograms = []struct{ name, text, inputs string }{
 	{"tracepoint count", `module a file "a"
 map (name @, shape count)
@@ -382,7 +380,8 @@ func TestWholePrograms(t *testing.T) {
 	}
 }
 
-// What a loader does not turn on stays off: without the per-CPU caches the maps hold all.
+// An option that a loader does not enable stays disabled: without the per-CPU caches the maps have
+// all values.
 func TestWholeProgramsWithoutCaches(t *testing.T) {
 	cached := 0
 	for _, p := range wholePrograms {

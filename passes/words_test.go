@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestStringsByWords compares strings of all lengths, with bytes behind their
-// NULs that must not count, in slots of many sizes.
+// TestStringsByWords compares strings of all lengths, with bytes after their NULs that must be
+// ignored, in slots of many sizes.
 func TestStringsByWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int{1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 33, 64} {
@@ -34,7 +34,7 @@ b0(v0:ctx):
 					b[i] = byte(r.IntN(256))
 				}
 			}
-			if r.IntN(2) == 0 { // equal up to a NUL, and nothing behind it
+			if r.IntN(2) == 0 { // equal up to the NUL, with nothing after it
 				n := r.IntN(size)
 				copy(b, a[:n])
 				a[n], b[n] = 0, 0
@@ -58,8 +58,8 @@ func escaped(b []byte) string {
 	return `"` + s.String() + `"`
 }
 
-// TestBuckets puts random numbers and those around each power of two into histograms of all
-// widths, from values of each size: what is known of a value shortens the code.
+// TestBuckets puts random numbers, and those around each power of two, into histograms of all
+// widths, from values of each size: known bounds of a value shorten the code.
 func TestBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for bits := range 6 {

@@ -61,7 +61,7 @@ func (p *parser) binary(level int) (Const, error) {
 	return x, err
 }
 
-// combine computes x op y in 64 bits; unsigned where one side is.
+// combine computes x op y in 64 bits; the operation is unsigned if one operand is.
 func combine(op string, x, y Const) (Const, error) {
 	if x.IsStr || y.IsStr {
 		return x, errors.New("arithmetic on strings")

@@ -99,8 +99,8 @@ type Type struct {
 	Nesting        Nesting
 	// Wildcards: names may contain "*", which the host expands.
 	Wildcards bool
-	// Searched: a pattern for the kind, in listings and attach points, matches it. These are the kinds that fire at
-	// the start of something, so that each event is found once.
+	// Searched means that a pattern for the kind matches it, in listings and attach points. These
+	// are the kinds that fire at the start of something, so that each event is found once.
 	Searched bool
 	// Listed: the attach points of a host can be listed.
 	Listed bool

@@ -18,7 +18,7 @@ import (
 	"btc/loader/resolve"
 )
 
-// withVariables is an object whose variables have the sizes in bytes.
+// withVariables returns an object with variables of the given sizes in bytes.
 func withVariables(sizes map[string]int) *object.Object {
 	o := &object.Object{Manifest: &manifest.Manifest{}, Spec: &ebpf.CollectionSpec{Variables: map[string]*ebpf.VariableSpec{}}}
 	for name, size := range sizes {
@@ -27,7 +27,7 @@ func withVariables(sizes map[string]int) *object.Object {
 	return o
 }
 
-// words are the numbers that a variable of the object holds.
+// words returns the numbers in a variable of the object.
 func words(o *object.Object, name string) (out []uint64) {
 	for b := o.Spec.Variables[name].Value; len(b) >= 8; b = b[8:] {
 		out = append(out, binary.NativeEndian.Uint64(b))
@@ -35,7 +35,7 @@ func words(o *object.Object, name string) (out []uint64) {
 	return out
 }
 
-// TestConstants: the facts of the host and the parameters are in the variables of their names.
+// TestConstants: facts about the host and parameters are stored in the variables with their names.
 func TestConstants(t *testing.T) {
 	o := withVariables(map[string]int{"start_ns": 8, "pidns_dev": 8, "pidns_ino": 8, "ncpus": 8, "cpid": 8, "front_x": 8, "param_1": 8, "param_2": 8, "other": 8, "gen": 8})
 	for name, section := range map[string]string{"start_ns": ".rodata", "pidns_dev": ".rodata", "pidns_ino": ".rodata", "ncpus": ".rodata",
@@ -71,7 +71,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestEnvironment: settings in the environment count more than the script's.
+// TestEnvironment: settings in the environment override the script's.
 func TestEnvironment(t *testing.T) {
 	program := func(missing string) manifest.Program {
 		return manifest.Program{Name: "p", Kind: "begin", Section: "raw_tp", Attach: manifest.Attach{Text: "begin", Missing: missing}}
@@ -126,7 +126,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestMapsOfAttachPoints: maps that hold something for each attach point have room for all.
+// TestMapsOfAttachPoints: maps with an entry per attach point are large enough for all.
 func TestMapsOfAttachPoints(t *testing.T) {
 	exp := &attach.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
 	o := &object.Object{Manifest: &manifest.Manifest{}, Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
@@ -137,7 +137,7 @@ func TestMapsOfAttachPoints(t *testing.T) {
 		name       string
 		size       func(*object.Object, *attach.Expansion) error
 		key, value uint32
-		want       uint32 // entries, 0: an error
+		want       uint32 // number of entries; 0: an error
 	}{
 		{namesMap, sizeNames, 4, 64, 2}, {namesMap, sizeNames, 4, 1, 2}, {namesMap, sizeNames, 4, maxNameBytes, 2},
 		{namesMap, sizeNames, 4, maxNameBytes + 1, 0}, {namesMap, sizeNames, 4, 0, 0}, {namesMap, sizeNames, 8, 64, 0},

@@ -29,10 +29,10 @@ import (
 	"btc/loader/resolve"
 )
 
-// This file loads programs made by hand into the running kernel.
+// The tests in this file load hand-written programs into the running kernel.
 
-// loadable is an object of one map and programs that return the number of their attach point, or
-// their name's length where they do not use it.
+// loadable returns an object with one map, and programs that return the number of their attach
+// point, or the length of their name if they do not use the number.
 func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Object, *host.Host) {
 	t.Helper()
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -79,7 +79,7 @@ func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Obj
 	return o, h
 }
 
-// plan is a plan of a program of an object with matches of the numbers.
+// plan returns a plan for a program of an object, with matches that have the given numbers.
 func plan(o *object.Object, program int, how resolve.Strategy, ids ...int) resolve.Plan {
 	p := resolve.Plan{Prog: &o.Manifest.Programs[program], Strategy: how}
 	for _, id := range ids {
@@ -98,8 +98,8 @@ func result(t *testing.T, p *ebpf.Program) uint32 {
 	return n
 }
 
-// TestLoadPerMatch: a program that uses the number of its attach point is loaded for each; others
-// serve all matches of a plan.
+// TestLoadPerMatch: a program that uses the number of its attach point is loaded once per match;
+// other programs are shared by all matches of a plan.
 func TestLoadPerMatch(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "one", "three")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
@@ -141,7 +141,7 @@ func TestLoadPerMatch(t *testing.T) {
 	}
 }
 
-// TestLoadStrategies: the type of a program is that of its strategy.
+// TestLoadStrategies: the strategy determines the program type.
 func TestLoadStrategies(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
@@ -161,8 +161,8 @@ func TestLoadStrategies(t *testing.T) {
 	}
 }
 
-// TestLoadShared: tracepoints of system calls share a program of the raw tracepoint, and each other
-// kind of plan keeps its own.
+// TestLoadShared: system call tracepoints share a program on the raw tracepoint; every other kind
+// of plan has its own.
 func TestLoadShared(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
@@ -204,7 +204,8 @@ func TestLoadShared(t *testing.T) {
 	}
 }
 
-// TestSyscallTable: the number of a traced call stands for the number of its attach point plus one.
+// TestSyscallTable: the table maps the number of a traced system call to the number of its attach
+// point plus one.
 func TestSyscallTable(t *testing.T) {
 	_, _ = loadable(t, ebpf.XDP)
 	s, err := newSharer()
@@ -243,7 +244,7 @@ func TestSyscallTable(t *testing.T) {
 	}
 }
 
-// TestLoadOneProcess: a plan for one process has a program that returns at once in others.
+// TestLoadOneProcess: in a plan limited to one process, the program returns at once in any other.
 func TestLoadOneProcess(t *testing.T) {
 	o, h := loadable(t, ebpf.RawTracepoint, "p")
 	all, mine, other := plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0)
@@ -265,8 +266,8 @@ func TestLoadOneProcess(t *testing.T) {
 	}
 }
 
-// TestLoadRefused: what the kernel refuses names the attach point, and of several programs for
-// matches of a pattern the others stay.
+// TestLoadRefused: if the kernel refuses a program, the error names the attach point; the other
+// programs of a pattern are kept.
 func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
@@ -285,7 +286,7 @@ func TestLoadRefused(t *testing.T) {
 	}
 }
 
-// TestLoadSomeOfAPattern: of the matches of a pattern those that the kernel refuses are left out.
+// TestLoadSomeOfAPattern: matches of a pattern that the kernel refuses are left out.
 func TestLoadSomeOfAPattern(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	o.Spec.Programs["p"].AttachType = ebpf.AttachTraceRawTp
@@ -306,7 +307,7 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 	}
 }
 
-// TestLoadBPF: a program for a function of a BPF program that has ended is an error.
+// TestLoadBPF: attaching to a function of a BPF program that has been unloaded is an error.
 func TestLoadBPF(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	p := plan(o, 0, resolve.PerMatch, 0)
@@ -317,7 +318,7 @@ func TestLoadBPF(t *testing.T) {
 	}
 }
 
-// TestLoadMulti: a program of a link of many takes the number of its attach point from the link.
+// TestLoadMulti: the program of a multi link gets the number of its attach point from the link.
 func TestLoadMulti(t *testing.T) {
 	o, h := loadable(t, ebpf.Kprobe, "p", "q")
 	if !h.UprobeMulti() {
@@ -332,7 +333,7 @@ func TestLoadMulti(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for i, want := range []int{6, 2} { // the call that asks, and what it needs
+	for i, want := range []int{6, 2} { // the helper call, and what it needs
 		if of := l.Programs[i].Of; len(of) != 2 || of[0] != of[1] || l.Programs[i].Strategy != resolve.Multi {
 			t.Errorf("plan %d: %d programs, %d", i, len(of), l.Programs[i].Strategy)
 		}
@@ -347,7 +348,7 @@ func TestLoadMulti(t *testing.T) {
 	}
 }
 
-// TestLoadForms: a program has the form for this machine.
+// TestLoadForms: a program has the form for this architecture.
 func TestLoadForms(t *testing.T) {
 	for label, want := range map[string]uint32{arch.HostLabel(): 7, "another": 3} {
 		o, h := loadable(t, ebpf.XDP, "p")
@@ -371,7 +372,8 @@ func TestLoadForms(t *testing.T) {
 	}
 }
 
-// TestLeaveTypes: a program that the verifier refused is made to read plain addresses, once.
+// TestLeaveTypes: a program that the verifier refused is changed to read plain addresses, and
+// retried once.
 func TestLeaveTypes(t *testing.T) {
 	refused := &ebpf.VerifierError{Cause: unix.EACCES}
 	for _, c := range []struct {
@@ -400,7 +402,7 @@ func TestLeaveTypes(t *testing.T) {
 	}
 }
 
-// TestTypesFile: what the user gives counts, then the running kernel.
+// TestTypesFile: types given by the user take precedence over those of the running kernel.
 func TestTypesFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.btf")
@@ -421,7 +423,7 @@ func TestTypesFile(t *testing.T) {
 	}
 }
 
-// TestCoreTypes: the types of relocations are those that the object names, without their flavours.
+// TestCoreTypes: the types of relocations are those that the object names, without their flavors.
 func TestCoreTypes(t *testing.T) {
 	b, err := btf.NewBuilder(
 		[]btf.Type{
@@ -472,7 +474,7 @@ func TestCoreTypes(t *testing.T) {
 	}
 }
 
-// TestLoadMemory: maps that take more than the user allows are not made.
+// TestLoadMemory: maps that exceed the user's memory limit are not created.
 func TestLoadMemory(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps["m"].MaxEntries = 1 << 20
@@ -501,7 +503,7 @@ func TestLoadLog(t *testing.T) {
 	}
 }
 
-// TestNamesInMap: the map of names has those of all attach points, cut to its values.
+// TestNamesInMap: the map of names has the names of all attach points, truncated to its value size.
 func TestNamesInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
@@ -522,7 +524,7 @@ func TestNamesInMap(t *testing.T) {
 	}
 }
 
-// TestArgumentsInMap: the map of usdt arguments has those of each place once.
+// TestArgumentsInMap: the map of usdt arguments has the arguments of each location once.
 func TestArgumentsInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[specsMap] = &ebpf.MapSpec{Name: specsMap, Type: ebpf.Hash, KeySize: 4, ValueSize: 192}
@@ -584,7 +586,8 @@ func TestHostValues(t *testing.T) {
 	}
 }
 
-// TestUserSymbols: a symbol's place counts from the probe, or from the start of the program's code.
+// TestUserSymbols: the address of a symbol is relative to the probe, or to the start of the
+// program's code.
 func TestUserSymbols(t *testing.T) {
 	program, err := exec.LookPath("go") // a program with symbols
 	if err == nil {

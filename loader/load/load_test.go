@@ -49,7 +49,7 @@ type errFor string
 
 func (e errFor) Error() string { return string(e) }
 
-// Where the process may open no more files, the message says what helps.
+// If the process cannot open more files, the message says how to raise the limit.
 func TestOpenFiles(t *testing.T) {
 	full := fmt.Errorf("can't dup fd: %v", unix.EMFILE)
 	text, hint := unexplained(&manifest.Program{Attach: manifest.Attach{Text: "kprobe:f"}}, full)

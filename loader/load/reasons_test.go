@@ -11,7 +11,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// What the script or the host is to blame for is not called an error of the compiler.
+// Errors that the script or the host causes are not reported as compiler bugs.
 func TestCausesInTheLog(t *testing.T) {
 	m := &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "rawtracepoint:e { print(arg1); }\n"}, Target: "6.12"}
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"btc/loader/report"
 )
 
-// TestUnexplained checks what is said of a refusal without a log.
+// TestUnexplained checks the message for a refusal without a log.
 func TestUnexplained(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -43,7 +43,7 @@ func TestUnexplained(t *testing.T) {
 	}
 }
 
-// TestHints: a word of the kernel's reason has a hint; an unknown one asks for a report.
+// TestHints: a known reason from the kernel has a hint; an unknown one asks for a report.
 func TestHints(t *testing.T) {
 	for reason, want := range map[string]string{
 		"unknown func bpf_x#999":                       "this kernel lacks a helper",
@@ -91,7 +91,8 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
-// TestFieldsOfRefusal: a field that the host lacks is named, with where to see those that it has.
+// TestFieldsOfRefusal: the error names a field that the host lacks, and says where to find those
+// that it has.
 func TestFieldsOfRefusal(t *testing.T) {
 	poison := []string{"3: (85) call unknown#195896080", "invalid func unknown#195896080", "processed 4 insns"}
 	number := []string{
@@ -129,7 +130,7 @@ func TestFieldsOfRefusal(t *testing.T) {
 	}
 }
 
-// TestMapErrors: a map that cannot be made is an error of the host, with what helps.
+// TestMapErrors: failure to create a map is an error of the host, with a hint.
 func TestMapErrors(t *testing.T) {
 	o := &object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}
 	for _, c := range []struct {
@@ -150,7 +151,7 @@ func TestMapErrors(t *testing.T) {
 	}
 }
 
-// TestNoTypes checks what is said where the kernel's types cannot be had.
+// TestNoTypes checks the message if the kernel's types are unavailable.
 func TestNoTypes(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Pos: manifest.Pos{Line: 7}}}}
 	for _, c := range []struct {

@@ -11,8 +11,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// TestWholeValues: a value that is copied whole is refused where the host has a member at
-// another offset, of another size, or not at all; of members that it does not print none counts.
+// TestWholeValues: copying a whole value is refused if the host has a member at another offset, of
+// another size, or not at all. Members that are not printed do not matter.
 func TestWholeValues(t *testing.T) {
 	u32, u64 := &btf.Int{Name: "u32", Size: 4}, &btf.Int{Name: "u64", Size: 8}
 	host := func(members ...btf.Member) *btf.Spec {

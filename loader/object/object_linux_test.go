@@ -74,7 +74,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// What is beside an object may be anyone's: a FIFO would block, and a device may act on being opened.
+// Files next to an object may belong to anyone: opening a FIFO would block, and opening a device
+// may have side effects.
 func TestSpecialFilesBesideAnObject(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.o")
@@ -95,7 +96,8 @@ func TestSpecialFilesBesideAnObject(t *testing.T) {
 	}
 }
 
-// A chain of types is as long as there are types: each counts, with what follows its record.
+// A chain of types can be as long as there are types: each one counts, with the data after its
+// record.
 func TestTypesAreCounted(t *testing.T) {
 	order := binary.LittleEndian
 	section := func(types []byte) []byte {
@@ -131,7 +133,8 @@ func TestTypesAreCounted(t *testing.T) {
 	}
 }
 
-// A chain of two million types ended the program: the library's calls took all of the stack.
+// A chain of two million types used to crash the program: the library's recursion exhausted the
+// stack.
 func TestChainOfTypes(t *testing.T) {
 	b, err := os.ReadFile("testdata/count.o")
 	if err != nil {
@@ -171,8 +174,8 @@ func TestChainOfTypes(t *testing.T) {
 	}
 }
 
-// FuzzSpec: any bytes give an object or an error. The seed is an object of the
-// compiler's, so that the fuzzer begins inside of a real ELF file.
+// FuzzSpec: any input yields an object or an error. The seed is an object from the compiler, so
+// that the fuzzer starts with a real ELF file.
 func FuzzSpec(f *testing.F) {
 	seed, err := os.ReadFile("testdata/count.o")
 	if err != nil {
@@ -195,7 +198,7 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-// What the manifest says of maps and programs must be what the object holds.
+// The manifest's description of maps and programs must match the object.
 func TestDisagreement(t *testing.T) {
 	data, err := os.ReadFile("testdata/count.o")
 	if err != nil {

@@ -26,7 +26,7 @@ func manifestOf(data []byte) []byte {
 	)
 }
 
-// Both orders split at the same place, and what follows stays in the stream.
+// Both orders split at the same position, and what follows remains in the stream.
 func TestSplitStream(t *testing.T) {
 	elfData := minimalELF()
 	text := manifestOf(elfData)
@@ -59,7 +59,7 @@ func TestReadStream(t *testing.T) {
 	}
 }
 
-// minimalELF is an ELF file of a header and one section header.
+// minimalELF returns an ELF file that consists of a header and one section header.
 func minimalELF() []byte {
 	b := make([]byte, 128)
 	copy(b, "\x7fELF\x02\x01\x01")

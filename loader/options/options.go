@@ -299,7 +299,7 @@ func (v *Values) setEvery(text string) error {
 	return nil
 }
 
-// setCount keeps a number between two bounds.
+// setCount returns the setter of a number that must be within bounds.
 func setCount(option string, to *int, least, most int) func(string) error {
 	return func(text string) error {
 		n, err := strconv.Atoi(text)

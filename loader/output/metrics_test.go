@@ -18,7 +18,7 @@ import (
 	"btc/loader/render"
 )
 
-// document is what a format of documents writes of the exported maps.
+// document returns the output of a document format for the exported maps.
 func document(t *testing.T, f *Format) string {
 	t.Helper()
 	var text strings.Builder
@@ -28,7 +28,7 @@ func document(t *testing.T, f *Format) string {
 	return text.String()
 }
 
-// Prometheus' own parser reads what the format writes.
+// Prometheus' own parser accepts the output.
 func TestPrometheusParses(t *testing.T) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(document(t, &prometheus)))
@@ -63,7 +63,7 @@ func TestPrometheusParses(t *testing.T) {
 	}
 }
 
-// Each line of OTLP is a request that the official types take, with no unknown member.
+// Each line of OTLP is a request that the official types accept, without unknown members.
 func TestOTLPParses(t *testing.T) {
 	var text strings.Builder
 	r := newRun(&otlp, &text)
@@ -102,7 +102,7 @@ func TestOTLPParses(t *testing.T) {
 	}
 }
 
-// A metric has no more series than it may, and those that it shows stay.
+// A metric has at most the maximum number of series, and the series that it shows are kept.
 func TestMaxSeries(t *testing.T) {
 	m := manifest.Map{Name: "@n", Shape: "count", Key: &integer, Value: &unsigned}
 	var text strings.Builder
@@ -129,10 +129,10 @@ func TestMaxSeries(t *testing.T) {
 		want   string
 	}{
 		{[]uint64{1, 2, 3}, "0:1 1:2 2:3"},
-		{[]uint64{1, 2, 3, 100}, "1:2 2:3 other:101"},     // one gives way once; of equal rank the larger counts
-		{[]uint64{50, 2, 3, 200}, "1:2 2:3 other:250"},    // and what is among the others stays there
-		{[]uint64{50, 0, 3, 200}, "2:3 other:250"},        // a key that is gone makes room
-		{[]uint64{50, 0, 3, 200, 9}, "2:3 4:9 other:250"}, // for a new one
+		{[]uint64{1, 2, 3, 100}, "1:2 2:3 other:101"},     // one is replaced once; of equal rank the larger one is kept
+		{[]uint64{50, 2, 3, 200}, "1:2 2:3 other:250"},    // and what is among the others is kept
+		{[]uint64{50, 0, 3, 200}, "2:3 other:250"},        // a key that is gone is replaced
+		{[]uint64{50, 0, 3, 200, 9}, "2:3 4:9 other:250"}, // by a new one
 	} {
 		if got := snapshot(c.counts...); got != c.want {
 			t.Errorf("snapshot %d: %s, want %s", i, got, c.want)

@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// words are integers one after the other.
+// words encodes a sequence of integers.
 func words(n ...int64) []byte {
 	var b []byte
 	for _, v := range n {
@@ -52,7 +52,7 @@ func words(n ...int64) []byte {
 	return b
 }
 
-// call is an event of a function with an integer and a string.
+// call returns the event of a function with an integer and a string.
 func call(kind string) *event.Event {
 	return &event.Event{
 		Event: &manifest.Event{Kind: kind, Pos: manifest.Pos{Line: 2, Col: 12, EndCol: 16}},
@@ -63,7 +63,7 @@ func call(kind string) *event.Event {
 	}
 }
 
-// mapOf is a map of a shape; its key has the parts, which lie one after the other.
+// mapOf returns a map of a shape. The parts of its key are consecutive.
 func mapOf(shape string, parts []manifest.Layout, elems ...render.Element) *Map {
 	m := &manifest.Map{Name: "@m", Shape: shape, Value: &integer}
 	if len(parts) > 0 {
@@ -92,7 +92,7 @@ func atEnd(maps ...*Map) func(Sink) {
 	}
 }
 
-// reports has a row for each thing that a run reports, and for what formats tell apart.
+// reports has a row for each thing that a run reports, and for each distinction that formats make.
 var reports = []struct {
 	name string
 	make func(Sink)
@@ -168,7 +168,7 @@ var reports = []struct {
 	)},
 }
 
-// exported has a map of each shape that metrics know.
+// exported has one map of each shape that metrics support.
 func exported(show func(*Map)) {
 	for i := range script.Maps {
 		x := &Map{Map: &script.Maps[i]}
@@ -201,7 +201,8 @@ func stream(s Sink, kind string, pieces ...string) {
 	s.Piece(e, nil, len(pieces) == 0, true)
 }
 
-// newRun returns a run that writes to text; lines of the error output begin with "error output: ".
+// newRun returns a run that writes to text; lines of the error output are prefixed with "error
+// output: ".
 func newRun(f *Format, text *strings.Builder) *Run {
 	r := &Run{Manifest: &script, Env: &format.Env{Escape: !f.JSON}, At: time.Unix(1, 5)}
 	r.Out = NewWriter("line", func(b []byte, _ bool) []byte {
@@ -218,7 +219,7 @@ func newRun(f *Format, text *strings.Builder) *Run {
 	return r
 }
 
-// Each format writes what its file in testdata has.
+// The output of each format matches its file in testdata.
 func TestFormats(t *testing.T) {
 	for _, f := range Formats {
 		t.Run(f.Name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The JSON of a description is what encoding/json makes of its fields.
+// The JSON of a description equals what encoding/json produces for its fields.
 func TestDescriptionJSON(t *testing.T) {
 	full := &Description{
 		Object: "a \"b\".o", SHA256: "00", Script: "tab\t.bt", Compiler: "btc", Target: "6.1", Arches: []string{"x86_64", "arm64"},

@@ -79,7 +79,7 @@ func TestParseBudget(t *testing.T) {
 	}
 }
 
-// TestSites: what is judged is where the loader attaches, and not what the object says of it.
+// TestSites: the policy checks where the loader attaches, not what the object claims.
 func TestSites(t *testing.T) {
 	at := func(kind string, a manifest.Attach, m resolve.Match) (*manifest.Program, resolve.Match) {
 		a.Text, m.Text = "tracepoint:sched:sched_switch", "tracepoint:sched:sched_switch" // a lie
@@ -130,7 +130,7 @@ func TestSites(t *testing.T) {
 		{"kprobe:vfs_*", probe.Kprobe, manifest.Attach{}, resolve.Match{Name: "do_vfs"}, false},
 		{"kprobe:vfs_*", probe.Kretprobe, manifest.Attach{}, resolve.Match{Name: "vfs_read"}, false},
 		{"kprobe:vfs_*", probe.Fentry, manifest.Attach{}, resolve.Match{Group: "vmlinux", Name: "vfs_read"}, false},
-		// The module of an attach point does not count, nor does an offset that leads elsewhere.
+		// The module of an attach point is ignored, and so is an offset that leads elsewhere.
 		{"kprobe:vfs_*", probe.Kprobe, manifest.Attach{Offset: 4096}, resolve.Match{Name: "vfs_read", Offset: 4096}, false},
 		{"kprobe:vfs_*", probe.Kprobe, manifest.Attach{Name: "vfs_read"}, resolve.Match{Name: "vfs_read", Offset: 16}, false},
 		{"kprobe:vfs_*", probe.Kprobe, manifest.Attach{Name: "vfs_read+16"}, resolve.Match{Name: "vfs_read+16"}, false},
@@ -176,7 +176,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// TestLimits: what is not given is what the policy permits, and more than that is an error.
+// TestLimits: an option that is not set gets the policy's limit, and more than that is an error.
 func TestLimits(t *testing.T) {
 	p, err := parse(
 		[]byte(
@@ -222,7 +222,8 @@ func TestLimits(t *testing.T) {
 	if err := p.Apply(&Limits{Allow: &permit.Grants{All: true}}); err == nil {
 		t.Error("--unsafe is permitted")
 	}
-	// What is written is reached from the policy's directory, below which no link is followed.
+	// Output files are opened relative to the policy's directory, without following symbolic links
+	// below it.
 	g := new(permit.Grants)
 	g.Allow("files=/var/log/btc/sub")
 	if err := p.Apply(&Limits{Allow: g}); err != nil {
@@ -269,7 +270,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes the parser panic, and what it accepts is what encoding/json reads.
+// FuzzParse: no input makes the parser panic, and what it accepts is what encoding/json decodes.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"probes": ["kprobe:vfs_*"], "allow": ["signal", "files=/x"], "budget": "1%", "max_memory": "1M"}`))
 	f.Add([]byte(`{"allow": [null], "allow": 1}`))

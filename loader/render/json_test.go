@@ -10,7 +10,7 @@ import (
 	"btc/loader/format"
 )
 
-// jsonOf is the value of an entry.
+// jsonOf returns the JSON of an entry's value.
 func jsonOf(full bool, m *manifest.Map, e bpfmap.Entry) string {
 	el := Reduce(m, e)
 	return string(ValueJSON(nil, &format.JSON{Env: &format.Env{}, Full: full}, m, &el, 0))

@@ -70,7 +70,7 @@ func TestTopAndDiv(t *testing.T) {
 	check(t, keyed(m, Top{Div: 40}, e[1]), "@[2]: -2\n")
 }
 
-// Values that are no numbers leave the order to the keys.
+// Values that are not numbers are ordered by key.
 func TestKeyOrder(t *testing.T) {
 	text := manifest.Layout{Kind: "string", Size: 8}
 	m := &manifest.Map{Name: "@x", Shape: "plain", Present: -1, Value: &text, Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{
@@ -107,7 +107,7 @@ func buckets(n int, set map[int]int64) []byte {
 	return words(b...)
 }
 
-// The histogram of the language's own description.
+// The histogram in the language's own documentation.
 func TestHist(t *testing.T) {
 	m := &manifest.Map{Name: "@", Shape: "hist", Present: -1}
 	check(t, scalar(m, Top{}, buckets(66, map[int]int64{0: 1, 3: 1}), buckets(66, map[int]int64{3: 1, 4: 1})), strings.TrimPrefix(`
@@ -139,7 +139,7 @@ func TestHistLabels(t *testing.T) {
 	}
 }
 
-// bucketOf is the rule of docs/layouts.md.
+// bucketOf implements the rule in docs/layouts.md.
 func bucketOf(v uint64, k int) int {
 	n := uint64(1) << k
 	if v < 2*n {
@@ -169,7 +169,7 @@ func TestLhist(t *testing.T) {
 		}
 	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 0, Max: 10, Step: 3}
-	got = scalar(m, Top{}, buckets(5, map[int]int64{3: 1, 4: 2})) // 9 and what is above
+	got = scalar(m, Top{}, buckets(5, map[int]int64{3: 1, 4: 2})) // 9 and above
 	for _, want := range []string{"[6, 9)                 1 |", "[9, ...)               2 |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -12,7 +12,7 @@ import (
 	"btc/loader/format"
 )
 
-// series makes the map of a tseries of intervals of 100 ms.
+// series returns a tseries map with intervals of 100 ms.
 func series(agg string, keys ...manifest.Field) *manifest.Map {
 	off := 0
 	for _, k := range keys {
@@ -42,7 +42,7 @@ func inUTC(t *testing.T) {
 	t.Cleanup(func() { time.Local = local })
 }
 
-// The interval without values has a row of its own, and zero has a line.
+// An interval without values has a row of its own, and zero has a line.
 func TestSeriesGraph(t *testing.T) {
 	inUTC(t)
 	m := series("")
@@ -59,7 +59,7 @@ hh:mm:ss.ms  |___________________________________________________|
 	check(t, seriesText(m, entry(words(0), words(0, 0, 0))), "@:\n<no data>\n")
 }
 
-// Only the newest interval of a place counts, of all CPUs that have it.
+// Only the newest interval of a slot counts, over all CPUs that have it.
 func TestSeriesCPUs(t *testing.T) {
 	inUTC(t)
 	for agg, want := range map[string]string{"": "8", "sum": "10", "avg": "2", "min": "2", "max": "8"} {
@@ -72,7 +72,7 @@ func TestSeriesCPUs(t *testing.T) {
 		`[{"start": "1970-01-01T00:00:01Z", "value": 2},{"start": "1970-01-01T00:00:01.1Z", "value": null},{"start": "1970-01-01T00:00:01.2Z", "value": 3}]`)
 }
 
-// Keys end at the last interval of all of them, in the order of their bytes.
+// All keys end at the last interval of any key, in byte order of the keys.
 func TestSeriesKeys(t *testing.T) {
 	inUTC(t)
 	m := series("", manifest.Field{Layout: *intLayout})
@@ -95,7 +95,7 @@ hh:mm:ss.ms  |___________________________________________________|
 `)
 }
 
-// Numbers at the ends of their types, and those whose distance no int64 holds.
+// Numbers at the limits of their types, and numbers whose difference overflows int64.
 func TestSeriesExtremes(t *testing.T) {
 	inUTC(t)
 	const least, most = -1 << 63, 1<<63 - 1

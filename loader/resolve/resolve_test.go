@@ -13,7 +13,7 @@ import (
 )
 
 // fake is a kernel with the functions f, g and a module m with the functions g and h; f has one
-// argument. The embedded nil Kernel panics when a rule asks for more.
+// argument. The embedded nil Kernel panics when a rule asks for anything else.
 type fake struct {
 	Kernel
 	unloaded bool // m is not loaded
@@ -46,7 +46,7 @@ func (fake) Prototype(module, name string) (*adapt.Prototype, error) {
 	return nil, nil
 }
 
-// program makes a program of an attach point such as "kprobe:f" or "fentry:m:g".
+// program returns a program with an attach point such as "kprobe:f" or "fentry:m:g".
 func program(clause int, text, missing string) manifest.Program {
 	parts := strings.Split(text, ":")
 	a := manifest.Attach{Text: text, Name: parts[len(parts)-1], Missing: missing}
@@ -63,7 +63,7 @@ func TestFunctions(t *testing.T) {
 		want     string // names of the matches, or the error
 	}{
 		{"kprobe:anything", false, "kprobe:anything"},
-		{"kprobe:*", false, "kprobe:f kprobe:g kprobe:g kprobe:h"}, // none of rcu_*
+		{"kprobe:*", false, "kprobe:f kprobe:g kprobe:g kprobe:h"}, // nothing matches rcu_*
 		{"kprobe:m:*", false, "kprobe:m:g kprobe:m:h"},
 		{"kprobe:x*", false, "No matches for kprobe x*."},
 		{"kprobe:m:g", true, "specified module m in probe kprobe:m:g is not loaded."},
@@ -93,8 +93,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A link of many functions finds them by name: a program that needs the number of its attach point
-// cannot have one for two functions of one name.
+// A multi link finds functions by name: a program that needs the number of its attach point cannot
+// use one for two functions with the same name.
 func TestMultiNeedsNames(t *testing.T) {
 	for usesID, want := range map[bool]Strategy{false: Multi, true: Single} {
 		p := program(0, "kprobe:*", "")
@@ -111,7 +111,7 @@ func TestMultiNeedsNames(t *testing.T) {
 	}
 }
 
-// An argument that the object reads at another position is an error of the attach point.
+// It is an error of the attach point if the object reads an argument at another position.
 func TestArguments(t *testing.T) {
 	p := program(0, "fentry:f", "")
 	p.Args = []manifest.ArgUse{{Name: "n", Slot: 1, Type: "int"}}
@@ -163,7 +163,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What depends on a parameter is unknown until the parameter has a value.
+// An attach point that depends on a parameter is unknown until the parameter has a value.
 func TestParameterInPoint(t *testing.T) {
 	p := program(0, "kprobe:$1", "")
 	p.Attach.Fill = []string{"$1"}

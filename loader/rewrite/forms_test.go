@@ -14,8 +14,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// text is a program in a line a word: "mov", "wide" (two places), "ja+N",
-// "jeq+N", "exit"; "x" before one marks it as gone.
+// text is a program, one instruction per line: "mov", "wide" (two slots), "ja+N", "jeq+N", "exit".
+// A leading "x" marks it as removed.
 func text(t *testing.T, s string) (*code, asm.Instructions) {
 	t.Helper()
 	var insns asm.Instructions
@@ -72,7 +72,7 @@ func TestCompact(t *testing.T) {
 	for _, c := range []struct{ in, want, at string }{
 		{"mov exit", "mov exit", "[0 1]"},
 		{"xmov mov exit", "mov exit", "[-1 0 1]"},
-		{"mov ja+2 mov mov exit", "mov exit", "[0 -1 -1 -1 1]"}, // what no path leads to goes, too
+		{"mov ja+2 mov mov exit", "mov exit", "[0 -1 -1 -1 1]"}, // unreachable code is removed, too
 		{"jeq+2 mov ja+2 wide exit", "jeq+2 mov ja+2 wide exit", "[0 1 2 3 4 5]"},
 		{"jeq+3 wide exit mov exit", "jeq+3 wide exit mov exit", ""},
 		{"jeq+3 mov xmov ja+2 wide exit", "jeq+2 mov ja+2 wide exit", "[0 1 -1 2 3 4 5]"},
@@ -98,7 +98,7 @@ func call(to string) asm.Instruction {
 	return asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall, Constant: -1}.WithReference(to)
 }
 
-// What only a losing form called goes with it.
+// Subprograms that only a dead side calls are removed with it.
 func TestDropUncalled(t *testing.T) {
 	named := func(name string, body ...asm.Instruction) asm.Instructions {
 		body[0] = body[0].WithSymbol(name)
@@ -131,7 +131,7 @@ func TestNewCodeRefusesWildJumps(t *testing.T) {
 	}
 }
 
-// form is a test, relocated, and a branch on it: 1 leads to "mov 1", 0 to "mov 2".
+// form is a relocated test followed by a branch on it: 1 leads to "mov 1", 0 to "mov 2".
 func form(branch asm.JumpOp) asm.Instructions {
 	test := btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R3, 1), &btf.CORERelocation{})
 	return asm.Instructions{
@@ -142,8 +142,8 @@ func form(branch asm.JumpOp) asm.Instructions {
 	}
 }
 
-// A test whose result is known goes with the side that loses; one that is not known, and what does
-// not look like a test, stays.
+// A test with a known result is removed with its dead side. A test with an unknown result, and code
+// that only resembles a test, is kept.
 func TestDecideForms(t *testing.T) {
 	result := func(f *manifest.Form) (yes, known bool) { return f.Arch == "here", f.Arch != "" }
 	function := func(name string, insns asm.Instructions) asm.Instructions {
@@ -181,7 +181,8 @@ func TestDecideForms(t *testing.T) {
 			t.Errorf("%s: %v, moved to %v, left %v; want %v", c.name, got, at, left, c.want)
 		}
 	}
-	// In a subprogram, the main function stays as it is; a form that stays is where it is now.
+	// For a test in a subprogram, the main function is unchanged; remaining tests are reported at
+	// their new index.
 	main := asm.Instructions{call("sub"), asm.Return()}
 	both := append(function("main", main), function("sub", append(form(asm.JNE), form(asm.JNE)...))...)
 	out, at, left := Decide(both, []manifest.Form{{Function: "sub", Insn: 0, Arch: "there"}, {Function: "sub", Insn: 6, Helper: "loop"}}, result)
@@ -190,7 +191,7 @@ func TestDecideForms(t *testing.T) {
 	}
 }
 
-// The tests of one helper are 0 from then on; others are still relocated.
+// The tests of one helper are 0 from then on; the tests of others are still relocated.
 func TestFix(t *testing.T) {
 	insns := append(form(asm.JNE), form(asm.JNE)...)
 	insns[0] = insns[0].WithSymbol("main")

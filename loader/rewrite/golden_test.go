@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts of testdata")
 
-// mainProgram is a program that keeps its attach point's number and its context in its frame.
+// mainProgram returns a program that stores its attach point's number and its context in its frame.
 func mainProgram() (*ebpf.ProgramSpec, *manifest.Program) {
 	insns := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1).WithSymbol("main").WithSource(asm.Comment("its line")),
@@ -40,7 +40,7 @@ func mainProgram() (*ebpf.ProgramSpec, *manifest.Program) {
 		}
 }
 
-// What each edit makes of a program, as text.
+// The result of each edit of a program, as text.
 func TestPrograms(t *testing.T) {
 	edits := map[string]func(*ebpf.ProgramSpec, *manifest.Program) error{
 		"cookie": IDFromCookie,
@@ -90,7 +90,7 @@ func TestPrograms(t *testing.T) {
 			if d := cmp.Diff(string(want), got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
-			// Its first instruction carries what the main function's did.
+			// The new first instruction has the metadata of the main function's.
 			if first := &spec.Instructions[0]; first.Symbol() != "main" || btf.FuncMetadata(first) == nil {
 				t.Errorf("the first instruction is of %q", first.Symbol())
 			}
@@ -103,7 +103,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A record that does not fit below the frame is an error, to the byte.
+// A record that does not fit below the frame by a single byte is an error.
 func TestRoomForRecords(t *testing.T) {
 	for _, c := range []struct {
 		direction string

@@ -12,8 +12,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// The number of an attach point comes from the link, by way of a place in the
-// frame that the program does not use.
+// The number of an attach point comes from the link, by way of a frame slot that the program does
+// not use.
 func TestIDFromCookie(t *testing.T) {
 	body := func(frame int16) *ebpf.ProgramSpec {
 		return &ebpf.ProgramSpec{Type: ebpf.Kprobe, Instructions: asm.Instructions{
@@ -48,12 +48,13 @@ func TestIDFromCookie(t *testing.T) {
 	}
 }
 
-// program uses so many bytes of its frame, and its attach point's number at these instructions.
+// program returns a program that uses the given bytes of its frame, and its attach point's number
+// at these instructions.
 func program(frame int, ids ...int) *manifest.Program {
 	return &manifest.Program{Name: "p", IDInsns: ids, Code: &manifest.Code{Context: "none", Frame: frame}}
 }
 
-// Indices count 8-byte instructions: the 64-bit load before the marked one is two.
+// Indices count 8-byte instructions: the 64-bit load before the marked one counts as two.
 func TestPatchID(t *testing.T) {
 	insns := asm.Instructions{asm.LoadImm(asm.R1, 1<<40, asm.DWord), asm.Mov.Imm(asm.R2, 5), asm.Return()}
 	if err := PatchID(insns, &manifest.Program{IDInsns: []int{2}}, 77); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// fake is a ring in plain memory, and its kernel side.
+// fake is a ring buffer in plain memory, with the kernel's side of it.
 func fake(t *testing.T, size int) *Reader {
 	t.Helper()
 	r, err := Open(-1, 0)
@@ -27,7 +27,7 @@ func fake(t *testing.T, size int) *Reader {
 	return r
 }
 
-// put writes a record with flags; false when there is no room for it.
+// put writes a record with flags; it returns false if there is no room.
 func (r *Reader) put(flags uint32, b []byte) bool {
 	at := atomic.LoadUint64(position(r.prod))
 	n := uint64(headerSize + (len(b)+7)&^7)
@@ -44,7 +44,7 @@ func (r *Reader) put(flags uint32, b []byte) bool {
 	return true
 }
 
-// Records of all lengths come out as they went in, over many turns of the ring.
+// Records of all lengths are read as they were written, while the ring wraps around many times.
 func TestTurns(t *testing.T) {
 	r := fake(t, 4096)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -75,7 +75,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// What is still being written holds up what is behind it.
+// A record that is still being written delays the records after it.
 func TestBusy(t *testing.T) {
 	r := fake(t, 4096)
 	r.put(0, []byte("a"))
@@ -166,7 +166,7 @@ func TestKernel(t *testing.T) {
 	if total != 1000 {
 		t.Errorf("%d records of 1000", total)
 	}
-	// Without a wake-up a wait takes its time, with one it ends.
+	// Without a wake-up a wait times out; a wake-up ends it.
 	run(quiet, 1)
 	if begin := time.Now(); r.Wait(30*time.Millisecond) != nil || time.Since(begin) < 25*time.Millisecond {
 		t.Error("a quiet record ended the wait")
@@ -178,7 +178,7 @@ func TestKernel(t *testing.T) {
 	if a, b := r.Next(), r.Next(); a == nil || b == nil || r.Next() != nil {
 		t.Error("records are missing after the waits")
 	}
-	// A sleep does not wait for a record that is there, nor for one that comes.
+	// Sleep returns at once if a record is available, or when one arrives.
 	run(quiet, 1)
 	begin := time.Now()
 	r.Sleep(time.Minute)
@@ -198,7 +198,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// Records are the same wherever the window of mapped data begins and ends.
+// Records are the same wherever the mapped window begins and ends.
 func TestWindow(t *testing.T) {
 	const size = 64 << 10
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size})

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The end of a process is an alarm; none comes after close.
+// The exit of a process is an alarm; there is none after close.
 func TestAlarms(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -42,12 +42,12 @@ func TestAlarms(t *testing.T) {
 			t.Fatalf("no alarm of descriptor %d", fd)
 		}
 	}
-	for range 2 { // what is not read stays there, and each write is an alarm
+	for range 2 { // unread data remains, and each write is an alarm
 		unix.Write(event, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		want(event)
 	}
 	cmd.Process.Kill()
-	want(pidfd) // also before its parent waits for it
+	want(pidfd) // even before its parent waits for it
 	cmd.Wait()  // may be another alarm
 	a.close()
 	for len(seen) > 0 {

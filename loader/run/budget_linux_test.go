@@ -23,7 +23,7 @@ import (
 	"btc/loader/output"
 )
 
-// compiled is the object of a script.
+// compiled returns the object of a script.
 func compiled(t *testing.T, text string) *object.Object {
 	t.Helper()
 	target, err := kernel.Default("x86_64")
@@ -45,8 +45,8 @@ func compiled(t *testing.T, text string) *object.Object {
 	return o
 }
 
-// budgeted runs a script with short windows, while other goroutines call system calls that nothing
-// else on a machine makes, and returns what it wrote.
+// budgeted runs a script with short windows, while other goroutines make system calls that nothing
+// else on the machine makes, and returns its output.
 func budgeted(t *testing.T, script string, o Options) (stdout, stderr string, took time.Duration) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -87,8 +87,8 @@ const runaway = `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs);
 t:syscalls:sys_enter_chdir { @cheap = count(); }
 i:ms:700 { @ticks = count(); }`
 
-// TestBudget: the probe that is over the budget is detached after two windows, the others are not,
-// and the report says what the data covers.
+// TestBudget: the probe that exceeds the budget is detached after two windows, the others are not,
+// and the report says which period the data covers.
 func TestBudget(t *testing.T) {
 	out, msg, took := budgeted(t, runaway, Options{Budget: 0.01, Timeout: 2500 * time.Millisecond})
 	if !strings.Contains(msg, "x.bt:1:1: WARNING: tracepoint:syscalls:sys_enter_getpgid was detached after 0.") ||
@@ -104,7 +104,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetEndsTheRun: with timers alone, nothing is left to see.
+// TestBudgetEndsTheRun: if only timers remain, the run ends.
 func TestBudgetEndsTheRun(t *testing.T) {
 	script := `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); } i:ms:100 { @ticks = count(); } end { printf("ended\n"); }`
 	out, msg, took := budgeted(t, script, Options{Budget: 0.005, Timeout: time.Minute})
@@ -115,8 +115,8 @@ func TestBudgetEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestBudgetIsOfAll: programs that are together over the budget, and each within it. The most
-// expensive goes.
+// TestBudgetIsOfAll: programs that exceed the budget only together. The most expensive one is
+// detached.
 func TestBudgetIsOfAll(t *testing.T) {
 	out, msg, _ := budgeted(t, runaway, Options{Budget: 10, Timeout: 1500 * time.Millisecond})
 	if strings.Contains(out+msg, "etached") {
@@ -129,7 +129,7 @@ func TestBudgetIsOfAll(t *testing.T) {
 	}
 }
 
-// TestBudgetFormats: each format says what was detached.
+// TestBudgetFormats: each format reports what was detached.
 func TestBudgetFormats(t *testing.T) {
 	out, _, _ := budgeted(t, runaway, Options{Budget: 0.01, Format: output.Find("json2")})
 	var line struct {
@@ -173,7 +173,7 @@ func TestBudgetFormats(t *testing.T) {
 	}
 }
 
-// TestBudgetDetachesEachKind: whatever a probe is attached by, nothing of it runs afterwards.
+// TestBudgetDetachesEachKind: after a probe of any kind is detached, none of its programs runs.
 func TestBudgetDetachesEachKind(t *testing.T) {
 	src, lib := filepath.Join(t.TempDir(), "x.c"), filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(src, []byte(`
@@ -193,12 +193,12 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 	defer cmd.Process.Kill()
 	for _, script := range []string{
 		`uprobe:` + lib + `:work1 { @n = count(); }`,
-		`uprobe:` + lib + `:work* { @n[func] = count(); }`, // a link of many places, or one each
+		`uprobe:` + lib + `:work* { @n[func] = count(); }`, // one link with many sites, or one per site
 		`uretprobe:` + lib + `:work* { @n = count(); }`,
 		`t:syscalls:sys_enter_get* { @n[probe] = count(); }`, // shares a raw tracepoint
 		`t:syscalls:sys_enter_getpgid { @n[nsecs % 9] = hist(nsecs); }`,
 		`rawtracepoint:sys_enter { @n = count(); }`,
-		`profile:hz:999 { @n[kstack, nsecs % 9] = count(); }`, // an event on each CPU
+		`profile:hz:999 { @n[kstack, nsecs % 9] = count(); }`, // one event per CPU
 		`software:cpu-clock:100000 { @n[kstack] = count(); }`,
 	} {
 		o := compiled(t, script)
@@ -212,7 +212,7 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 		s, err := Load(o, x)
 		if err != nil {
 			if strings.Contains(err.Error(), "No matches") || strings.Contains(err.Error(), "no BTF") {
-				continue // a kernel without this kind
+				continue // this kernel lacks the kind
 			}
 			t.Skipf("skipped: this machine does not let root load programs: %v", err)
 		}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stubs are the programs that a command's process may have before it begins.
+// stubs are the programs that a command's process may execute before the command.
 func stubs(t *testing.T) map[string]*os.File {
 	t.Helper()
 	s := map[string]*os.File{"this program": nil}
@@ -56,8 +56,8 @@ func entries(t *testing.T, c *child, dir string) []string {
 	return names
 }
 
-// The process of -c has the command's name from the start, in every thread, and then becomes the
-// command, to which it leaves nothing of ours.
+// The process of -c has the command's name from the start, in every thread. It then executes the
+// command, which inherits nothing of ours.
 func TestChild(t *testing.T) {
 	// A name of more than the 15 bytes that the kernel keeps.
 	path := filepath.Join(t.TempDir(), "sleeps-for-a-long-time")
@@ -112,7 +112,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A command has the limits, signals and environment that exec.Command would give it.
+// A command gets the limits, signals and environment that exec.Command would give it.
 func TestChildInherits(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "show")
 	text := "#!/bin/sh\n" + `exec >"$1"; ulimit -n; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status; env | sort` + "\n"
@@ -149,7 +149,7 @@ func TestChildInherits(t *testing.T) {
 	}
 }
 
-// Commands that cannot be run are errors, and processes of them do not stay.
+// A command that cannot be executed is an error, and its process does not remain.
 func TestChildRefused(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad")
@@ -176,7 +176,7 @@ func TestChildRefused(t *testing.T) {
 			if c, err = startChild("true", stub, true); err != nil {
 				t.Fatal(err)
 			}
-			c.gate.Close() // as when we end
+			c.gate.Close() // as when the tracer exits
 			if !c.ended(10 * time.Second) {
 				t.Error("the process stays when nobody lets it go on")
 			}
@@ -184,7 +184,8 @@ func TestChildRefused(t *testing.T) {
 	}
 }
 
-// A program that is not its process's alone is not started again: without a stub there is no way.
+// A program that shares its process with others is not re-executed: without a stub there is no way
+// to run a command.
 func TestChildOfLibrary(t *testing.T) {
 	if c, err := startChild("true", nil, false); err == nil {
 		c.kill()

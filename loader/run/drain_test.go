@@ -13,7 +13,7 @@ import (
 	"btc/loader/output"
 )
 
-// Events of the sessions of these tests.
+// Events of the sessions in these tests.
 const (
 	testPrintf = iota
 	testExit
@@ -23,7 +23,7 @@ const (
 	testSystem
 )
 
-// testSession has events in its queue and writes to the buffer.
+// testSession returns a session with events in its queue that writes to the buffer.
 func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 	t.Helper()
 	number := manifest.Field{Layout: manifest.Layout{Kind: "int", Size: 8}, Off: 8}
@@ -62,8 +62,8 @@ func testRecord(id int, value uint64) []byte {
 	return binary.NativeEndian.AppendUint64(b, value)
 }
 
-// What comes after exit() is not printed when the run ends before the exit is handled, and
-// the status is that of the first exit.
+// Records after exit() are not printed if the run ends before the exit is handled, and the status
+// is that of the first exit.
 func TestDrainExit(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 3), testRecord(testPrintf, 2), testRecord(testExit, 4))
 	if err := s.end(); err != nil {
@@ -75,7 +75,7 @@ func TestDrainExit(t *testing.T) {
 	}
 }
 
-// A print and a clear of its map are not done as one when an exit is between them: the
+// A print and a clear of its map are not done in one step if there is an exit between them: the
 // clear is never handled, and the map is printed at the end.
 func TestResetAcrossExit(t *testing.T) {
 	for _, c := range []struct {

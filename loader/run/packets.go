@@ -141,7 +141,7 @@ func (p *packets) finish() {
 	}
 	p.close()
 	if p.lost > 0 {
-		p.session.warn(fmt.Sprintf("WARNING: lost %d packets: the files of skboutput() do not have them", p.lost))
+		p.session.warn(fmt.Sprintf("WARNING: lost %d packets: they are missing from the files of skboutput()", p.lost))
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// global stands for the programs' global asleep.
+// global is a fake for the programs' global asleep.
 type global struct{ said []uint64 }
 
 func (g *global) Set(v any) error {
@@ -16,7 +16,7 @@ func (g *global) Set(v any) error {
 	return nil
 }
 
-// paced drives a poller with a clock of its own; no wait of it takes time.
+// paced drives a poller with a fake clock; its waits take no time.
 type paced struct {
 	*poller
 	global
@@ -36,7 +36,7 @@ func newPaced(t *testing.T) *paced {
 	return p
 }
 
-// after is a wait when so many events came in so long a time.
+// after is a wait when this many events arrived in this time.
 func (p *paced) after(took time.Duration, handled int) {
 	p.t.Helper()
 	p.time = p.time.Add(took)
@@ -46,7 +46,7 @@ func (p *paced) after(took time.Duration, handled int) {
 	}
 }
 
-// At low rates the programs are told once to wake the reader.
+// At low rates the programs are asked once to wake the reader.
 func TestPollerLowRate(t *testing.T) {
 	p := newPaced(t)
 	for range 100 {
@@ -57,8 +57,8 @@ func TestPollerLowRate(t *testing.T) {
 	}
 }
 
-// At medium and high rates they are not, and the rests are bounded; when none brings
-// anything, the reader sleeps again.
+// At medium and high rates they are not, and the rests are bounded; after a rest without events the
+// reader sleeps again.
 func TestPollerHighRate(t *testing.T) {
 	for _, c := range []struct {
 		every time.Duration
@@ -86,7 +86,7 @@ func TestPollerHighRate(t *testing.T) {
 	}
 }
 
-// The first event of a burst is handled at once, the rest after a short rest.
+// The first event of a burst is handled at once, the others after a short rest.
 func TestPollerBurst(t *testing.T) {
 	p := newPaced(t)
 	p.after(time.Second, 0)
@@ -97,7 +97,7 @@ func TestPollerBurst(t *testing.T) {
 	}
 }
 
-// Programs that do not know the global are looked after by time.
+// Programs without the global are polled at fixed times.
 func TestPollerWithoutGlobal(t *testing.T) {
 	p := newPaced(t)
 	p.asleep = nil

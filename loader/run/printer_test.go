@@ -21,7 +21,7 @@ import (
 	"btc/loader/output"
 )
 
-// gate is a writer that does not take anything until it is opened.
+// gate is a writer that blocks until it is opened.
 type gate struct {
 	open chan struct{}
 	mu   sync.Mutex
@@ -41,7 +41,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	return g.got.Write(b)
 }
 
-// Text and jobs come out in order, whatever their size and whoever writes them.
+// Output and jobs are written in order, whatever their size and whoever queues them.
 func TestPrinterOrder(t *testing.T) {
 	dir := t.TempDir()
 	for _, regular := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestPrinterOrder(t *testing.T) {
 	}
 }
 
-// A pipe that nobody reads does not hold up who prints; what waits is bounded.
+// A pipe that is not read does not block the sender; the queue is bounded.
 func TestPrinterStalled(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -133,7 +133,7 @@ func TestPrinterStalled(t *testing.T) {
 	}
 }
 
-// After an error of a write nothing is written, and the reader is told.
+// After a write error nothing is written, and the reader gets the error.
 func TestPrinterError(t *testing.T) {
 	g := newGate()
 	g.err = errors.New("no more room")
@@ -148,8 +148,8 @@ func TestPrinterError(t *testing.T) {
 	}
 }
 
-// What goes wrong while one map or event is printed is an error of that: the rest
-// is printed, and the status is not 0.
+// A panic while one map or event is printed is an error of that item: the others are printed, and
+// the status is not 0.
 func TestPanicOfOneItem(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testPrintf, 2))
 	s.handlers[testExit] = func(*writer, *event.Event) { panic("of an event") }
@@ -171,7 +171,7 @@ func TestPanicOfOneItem(t *testing.T) {
 	}
 }
 
-// While the output blocks, maps are read and an exit() is handled when their events come.
+// While the output blocks, maps are read and an exit() is handled when their events arrive.
 func TestReaderGoesOn(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testPrintf, 2), testRecord(testExit, 5))
 	free := make(chan struct{})
@@ -187,7 +187,8 @@ func TestReaderGoesOn(t *testing.T) {
 	}
 }
 
-// While there is no room for more output, an exit() further on takes effect on the programs.
+// While there is no room for more output, an exit() later in the ring buffer takes effect on the
+// programs.
 func TestExitWithoutRoom(t *testing.T) {
 	s, _ := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 5))
 	free := make(chan struct{})
@@ -217,7 +218,8 @@ func (c *closer) Close() error {
 	return nil
 }
 
-// A command's output comes as it is written, in order, and a long one ends with the run.
+// A command's output is printed as it is written, in order, and a long-running command ends with
+// the run.
 func TestSystem(t *testing.T) {
 	s, out := testSession(t)
 	s.manifest.Events[testSystem].Format = "echo %d; echo more >&2"
@@ -248,7 +250,7 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// cat() of a FIFO does not wait for its writer: it prints regular files only.
+// cat() of a FIFO does not wait for a writer, because it prints regular files only.
 func TestCatOfFIFO(t *testing.T) {
 	s, out := testSession(t)
 	name := filepath.Join(t.TempDir(), "fifo")
@@ -296,7 +298,7 @@ func (r *slowReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Frames of stacks are kept until all that was queued before the next sweep is printed.
+// Stack frames are kept until everything queued before the next sweep has been printed.
 func TestSweeps(t *testing.T) {
 	var s sweeps
 	for i := range uint64(maxSweeps) {
@@ -313,7 +315,7 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// In an object of before the feature empty-time, a time event without a format has the default one.
+// In an object from before the feature empty-time, a time event without a format uses the default.
 func TestTimeOfOldObjects(t *testing.T) {
 	for _, requires := range [][]string{nil, {manifest.EmptyTime}} {
 		s, out := testSession(t)

@@ -38,7 +38,7 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A message that repeats for a day is shown seldom, and none of it is left out of the sums.
+// A message that repeats for a day is rarely shown, and the totals are complete.
 func TestRateLimitBacksOff(t *testing.T) {
 	var f rateLimits
 	now := time.Unix(1e9, 0)
@@ -57,7 +57,7 @@ func TestRateLimitBacksOff(t *testing.T) {
 	if shown != shownAtOnce || reports < 1000 || reports > 1400 {
 		t.Errorf("%d shown, %d reports", shown, reports)
 	}
-	now = now.Add(10 * backoffMost) // quiet
+	now = now.Add(10 * backoffMost) // a quiet period
 	f.admit(3, now)
 	f.due(now, false, report)
 	f.admit(3, now)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// grid is a terminal of a few rows and columns: it knows the control sequences of screen, and keeps
-// the rows that scroll out of it.
+// grid is a small terminal emulator: it knows the control sequences that screen uses, and keeps the
+// rows that scroll out.
 type grid struct {
 	rows, columns int
 	lines         []string // all rows, those that scrolled out first
@@ -66,7 +66,7 @@ func (g *grid) Write(text []byte) (int, error) {
 
 func (g *grid) String() string { return strings.TrimRight(strings.Join(g.lines, "\n"), "\n") }
 
-// view is lines of a view.
+// view returns the lines of a view.
 func view(lines ...string) [][]byte {
 	var all [][]byte
 	for _, l := range lines {
@@ -75,7 +75,7 @@ func view(lines ...string) [][]byte {
 	return all
 }
 
-// TestScreen: output is above the view and complete, whether its lines are ended, wide or many.
+// TestScreen: all output is above the view, whether its lines are complete, wide or many.
 func TestScreen(t *testing.T) {
 	for _, rows := range []int{4, 6, 30} {
 		for _, step := range []int{1, 3, 7, 1000} {
@@ -105,7 +105,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestTallView: a view has at most the rows but one.
+// TestTallView: a view has at most one row less than the screen.
 func TestTallView(t *testing.T) {
 	g := &grid{rows: 5, columns: 20}
 	s := newScreen(g)

@@ -31,8 +31,8 @@ func TestStackRefs(t *testing.T) {
 	}
 }
 
-// A table of stacks that is more than half full loses those that no map holds;
-// their frames stay known for what was already sent.
+// A stack table that is more than half full loses the stacks that no map refers to; their frames
+// stay known for events that were already sent.
 func TestSweepFreesUnusedStacks(t *testing.T) {
 	stack := manifest.Layout{Kind: "kstack", Size: 8, Stack: "stk", Depth: 2}
 	m := &manifest.Manifest{Maps: []manifest.Map{

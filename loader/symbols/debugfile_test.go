@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// built makes a program with a function of its own in dir and gives its path.
+// built builds a program with a function of its own in dir and returns its path.
 func built(t *testing.T, dir string) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "objcopy", "strip"} {
@@ -57,8 +57,8 @@ func hasFunction(s *fileSyms, name string) bool {
 	return false
 }
 
-// A stripped program's symbols are in the file that its debug link names, beside it
-// or in .debug, and nowhere when that is another file.
+// The symbols of a stripped program are in the file that its debug link names, next to it or in
+// .debug, and are not found if that is another file.
 func TestDebugLink(t *testing.T) {
 	dir := t.TempDir()
 	path := built(t, dir)
@@ -96,7 +96,7 @@ func TestDebugLink(t *testing.T) {
 	}
 }
 
-// What a just-in-time compiler has named is found, also when the file grows.
+// Functions named by a just-in-time compiler are found, also when the file grows.
 func TestPerfMap(t *testing.T) {
 	s, _, _ := parsePerfMap(strings.NewReader("1000 10 LazyCompile:~f x.js:1\nbad\n2000 zz g\n0x3000 0x20 _Z3foov\n1000 10 newer\n"), 0)
 	for addr, want := range map[uint64]string{0x1004: "newer", 0x3001: "_Z3foov", 0x1010: "", 0x2000: ""} {
@@ -130,7 +130,7 @@ func TestPerfMap(t *testing.T) {
 	}
 }
 
-// A function of the code that the kernel maps into each process is found.
+// A function in code that the kernel maps into each process is found.
 func TestVDSO(t *testing.T) {
 	for _, m := range readMaps(uint32(os.Getpid())) {
 		if m.path != vdsoPath {
@@ -150,7 +150,7 @@ func TestVDSO(t *testing.T) {
 	t.Skip("skipped: this process has no vdso")
 }
 
-// No content of a debug link leads out of the directories or crashes.
+// Whatever a debug link contains, it cannot name a file outside the directories or cause a crash.
 func TestBadDebugLink(t *testing.T) {
 	dir := t.TempDir()
 	path := built(t, dir)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a file says that it has and does not have is not code: zeros would be.
+// A code segment past the end of the file is not code: it would read as zeros.
 func TestCodeOfCutFile(t *testing.T) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 64))
@@ -36,7 +36,7 @@ func TestCodeOfCutFile(t *testing.T) {
 	}
 }
 
-// TestCodeOfFiles: an address of a place in a file is that of the segment of code that holds it.
+// TestCodeOfFiles: an address in a file belongs to the code segment that contains it.
 func TestCodeOfFiles(t *testing.T) {
 	segment := func(kind elf.ProgType, flags elf.ProgFlag, off, size, addr uint64) *elf.Prog {
 		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: kind, Flags: flags, Off: off, Filesz: size, Vaddr: addr}}
@@ -65,7 +65,7 @@ func TestCodeOfFiles(t *testing.T) {
 	}
 }
 
-// codeFile makes an ELF file with functions whose names are in one string table, and 4 kB of code.
+// codeFile writes an ELF file with functions whose names are in one string table, and 4 kB of code.
 func codeFile(t *testing.T, names []byte, symbols ...elf.Sym64) string {
 	t.Helper()
 	var table bytes.Buffer
@@ -123,7 +123,7 @@ func TestFunctionsOfAFile(t *testing.T) {
 	}
 }
 
-// What is read of a file that means harm costs an error, and the next file is read.
+// Reading a malicious file is an error, and the next file is read.
 func TestHostileFiles(t *testing.T) {
 	good := codeFile(t, []byte("f\x00"), elf.Sym64{Name: 1, Value: 0x100, Size: 8})
 	many := make([]elf.Sym64, 100_000) // 1.6 GB of names
@@ -174,7 +174,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// An answer of the other process that is cut off, or claims anything, is an error.
+// A response of the other process that is truncated or invalid is an error.
 func TestHostileAnswers(t *testing.T) {
 	var p packer
 	p.text("name")
@@ -192,7 +192,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// FuzzQuestion: any file has an answer to each question, or an error.
+// FuzzQuestion: any file yields a response to each question, or an error.
 func FuzzQuestion(f *testing.F) {
 	seeds, err := filepath.Glob("../usdt/testdata/*")
 	if err != nil {

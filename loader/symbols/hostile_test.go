@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elfFile makes an ELF file with one loaded segment at offset 0 and the sections given.
+// elfFile writes an ELF file with one loaded segment at offset 0 and the given sections.
 type elfSection struct {
 	name string
 	head elf.Section64
@@ -68,7 +68,7 @@ func symbol(name uint32, value uint64) []byte {
 	return b.Bytes()
 }
 
-// symbolsOf has the file at path read as a mapped file is.
+// symbolsOf reads the file at path as a mapped file is read.
 func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 	t.Helper()
 	f, err := os.Open(path)
@@ -79,8 +79,8 @@ func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 	return tab.readFileSyms(f, path, []string{"/"})
 }
 
-// What is where a debug link leads is opened only when it is a regular file: a FIFO
-// would block for ever, a device may act on being opened.
+// The target of a debug link is opened only if it is a regular file: a FIFO would block forever,
+// and opening a device may have side effects.
 func TestDebugLinkToSpecialFiles(t *testing.T) {
 	for kind, make := range map[string]func(path string) error{
 		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o644) },
@@ -125,8 +125,7 @@ func TestManglingBomb(t *testing.T) {
 	}
 }
 
-// A table that claims gigabytes in a sparse file costs little, and what is right in its
-// begin counts.
+// A table that claims gigabytes in a sparse file is cheap to read, and its valid beginning is used.
 func TestSparseSymbolTable(t *testing.T) {
 	const huge = 6 << 30
 	path := filepath.Join(t.TempDir(), "big")
@@ -154,7 +153,7 @@ func TestSparseSymbolTable(t *testing.T) {
 	}
 }
 
-// status is a line of a thread's /proc/PID/status.
+// status returns a line of a thread's /proc/PID/status.
 func status(t *testing.T, tid int, line string) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
@@ -169,7 +168,7 @@ func status(t *testing.T, tid int, line string) string {
 	return ""
 }
 
-// No thread of the parser process has a right that it does not need.
+// No thread of the parser process has a privilege that it does not need.
 func TestParserHasNoPrivileges(t *testing.T) {
 	tab := New(true)
 	defer tab.Close()
@@ -209,8 +208,8 @@ func TestParserHasNoPrivileges(t *testing.T) {
 	}
 }
 
-// A parser process that crashes, or does not answer, costs that answer only; and the
-// process ends with us.
+// If the parser process crashes or does not respond, only that response is lost; and the process
+// exits with us.
 func TestParserFailure(t *testing.T) {
 	tab := New(true)
 	var said []string
@@ -255,7 +254,7 @@ func TestParserFailure(t *testing.T) {
 	}
 }
 
-// Processes that have ended are forgotten, but for those that maps refer to.
+// Exited processes are forgotten, except those that maps refer to.
 func TestProcessesAreForgotten(t *testing.T) {
 	tab := New(true)
 	const first = 1 << 23 // above the largest process ID
@@ -280,7 +279,7 @@ func TestProcessesAreForgotten(t *testing.T) {
 	}
 }
 
-// The symbols of files that were not used for longest go.
+// The symbols of the least recently used files are dropped.
 func TestFilesAreForgotten(t *testing.T) {
 	tab := New(true)
 	for i := range uint64(10) {
@@ -295,8 +294,8 @@ func TestFilesAreForgotten(t *testing.T) {
 	}
 }
 
-// A perf map is read on where reading ended, from its start when it was cut or is another
-// file, and its functions take little memory.
+// A perf map is read from where the last read ended, or from its start if it was truncated or
+// replaced, and its functions take little memory.
 func TestPerfMapGrows(t *testing.T) {
 	pid := os.Getpid()
 	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
@@ -353,7 +352,7 @@ func TestPerfMapGrows(t *testing.T) {
 	}
 }
 
-// Lines without end, and more functions than there is room for.
+// Lines without end, and more functions than the limit.
 func TestPerfMapBounds(t *testing.T) {
 	long := strings.NewReader("10 10 a\n" + strings.Repeat("x", 3*perfMapLine) + "\n20 10 b\n")
 	tab, end, full := parsePerfMap(long, 0)

@@ -44,8 +44,7 @@ func main() {
 }
 `
 
-// A function of a running process is found by its address. ("go test" leaves the
-// symbols of its own programs out.)
+// A function of a running process is found by its address. ("go test" strips its own programs.)
 func TestFunctionOfProcess(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "speaking.go"), []byte(speaking), 0o600); err != nil {
@@ -84,7 +83,7 @@ func TestFunctionOfProcess(t *testing.T) {
 	}
 }
 
-// What was seen can be resolved after the process is gone and its file deleted.
+// Addresses seen before can be resolved after the process has exited and its file was deleted.
 func TestProcessThatIsGone(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The code of a process that was gone before anyone looked is known, also that of
-// a child that ran no program of its own.
+// The code of a process that exited before anyone looked is known, also that of a forked child that
+// executed no program.
 func TestWatch(t *testing.T) {
 	w, err := NewWatch([]int{0})
 	if err != nil {
@@ -61,7 +61,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// What the watch knows of a process that is gone is kept as long as a map refers to it.
+// What the watch knows about an exited process is kept as long as a map refers to it.
 func TestWatchedIsKept(t *testing.T) {
 	const parent, child = 1<<23 + 1, 1<<23 + 2 // above the largest process ID
 	tab := New(true)
@@ -90,7 +90,7 @@ func TestWatchedIsKept(t *testing.T) {
 	}
 }
 
-// What is kept is bounded.
+// The kept data is bounded.
 func TestWatchBounds(t *testing.T) {
 	w := &Watch{procs: map[uint32]*watched{}}
 	for pid := range uint32(3 * maxWatched) {
@@ -104,11 +104,11 @@ func TestWatchBounds(t *testing.T) {
 		t.Errorf("have %v by %d", m, by)
 	}
 	for _, r := range []record{{kind: 10}, {kind: 7}, {kind: 3, misc: 1 << 13}, {kind: 10, body: make([]byte, 64)}} {
-		w.apply(&r) // too short, or of nothing
+		w.apply(&r) // too short, or of an unknown type
 	}
 }
 
-// A buffer that fills wakes who waits for it: nobody needs to look at it in between.
+// A buffer that fills up wakes its reader: no polling is needed.
 func TestWatchWakes(t *testing.T) {
 	w, err := NewWatch([]int{0})
 	if err != nil {

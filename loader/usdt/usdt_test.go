@@ -30,10 +30,10 @@ func TestArguments(t *testing.T) {
 		{elf.EM_X86_64, "4@16+4-8(%r15)", []Arg{{Memory, 12, 0, none, 0, 4, false}}},
 		{elf.EM_X86_64, "-4@here+4(%rip)", []Arg{{Memory, 0x2004 - 0x1000, 128, none, 0, 4, true}}},
 		{elf.EM_X86_64, "%rax", []Arg{{Register, 0, 80, none, 0, 8, false}}},
-		// What cannot be read stays in its place.
+		// Arguments that cannot be read keep their position.
 		{elf.EM_X86_64, "8f@%xmm0 8@%rbx", []Arg{{}, {Register, 0, 40, none, 0, 8, false}}},
 		{elf.EM_X86_64, "8@there(%rip) 8@here(%rax) 8@4(%rip) 3@%rax 8@%ah 8@there(,%rax,8) 8@(%rax,%rbx,3) 8@there 8@16 8@here(,%rax,3) 8@(,%zz,2)", make([]Arg, 11)},
-		// Absolute addresses, of files that are loaded where they say.
+		// Absolute addresses, of files that are not relocated.
 		{elf.EM_X86_64, "4@here+4 8@here(,%rax,8) 2@0x3000(,%rcx,2)", []Arg{{Memory, 0x1004, 128, none, 0, 4, false}, {Memory, 0x1000, 128, 80, 3, 8, false}, {Memory, 0x2000, 128, 88, 1, 2, false}}},
 		{elf.EM_X86_64, "@ 8@ 8@$ 8@% 8@() -@%rax 8@$x 8@(", make([]Arg, 8)},
 		{elf.EM_AARCH64, "-4@w0 8@x30 8@sp", []Arg{{Register, 0, 0, none, 0, 4, true}, {Register, 0, 240, none, 0, 8, false}, {Register, 0, 248, none, 0, 8, false}}},
@@ -90,8 +90,8 @@ func note(pc, base, semaphore uint64, texts string) []byte {
 	return b
 }
 
-// image makes an ELF file of one code and one data segment with these notes, and
-// a .stapsdt.base section at address 0x1800.
+// image returns an ELF file with one code and one data segment and these notes, and a .stapsdt.base
+// section at address 0x1800.
 func image(notes []byte) []byte {
 	const names = "\x00.note.stapsdt\x00.stapsdt.base\x00.shstrtab\x00"
 	var b bytes.Buffer
@@ -137,8 +137,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Notes that are wrong are reported; those before them count, and those behind
-// them where it is known that they begin there.
+// Invalid notes are reported. Those before them are used, and those after them if it is certain
+// where they begin.
 func TestInvalidNotes(t *testing.T) {
 	good := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
 	for name, bad := range map[string][]byte{

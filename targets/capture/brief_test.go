@@ -8,8 +8,8 @@ import (
 	"btc/targets/targetfile"
 )
 
-// driver is a module with a tracepoint whose argument is a struct near, which
-// points to second and that to third and so on, and a function.
+// driver is a module with a function, and a tracepoint whose argument is a struct near, which
+// points to second, which points to third, and so on.
 func driver(t *testing.T) Module {
 	t.Helper()
 	base, err := parseBTF(kernel(t))
@@ -39,7 +39,7 @@ func driver(t *testing.T) Module {
 	return Module{Name: "driver", BTF: s.raw()}
 }
 
-// What a module that is taken whole describes, too, stays, whichever comes first.
+// Types that a module captured as a whole describes, too, are kept, whichever comes first.
 func TestBriefBesideWhole(t *testing.T) {
 	other := driver(t)
 	other.Name = "other"

@@ -17,8 +17,8 @@ import (
 	"btc/targets/targetfile"
 )
 
-// kernel is BTF of a toy kernel: three tracepoints, two of one class, and a
-// class of equal layout that belongs to the third.
+// kernel is the BTF of a toy kernel with three tracepoints: two of one class, and the third of a
+// class with the same layout.
 func kernel(t testing.TB) []byte {
 	t.Helper()
 	integer := &cbtf.Int{Name: "int", Size: 4, Encoding: cbtf.Signed}
@@ -148,7 +148,7 @@ func TestSyscalls(t *testing.T) {
 	}
 }
 
-// The odd layout of kernels whose trace_entry is longer is named.
+// The unusual layout of kernels with a longer trace_entry is named.
 func TestOddSyscallLayout(t *testing.T) {
 	tree := tracefs()
 	tree["events/syscalls/sys_enter_open/format"].Data = []byte("\tfield:int __syscall_nr;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:const char * name;\toffset:24;\tsize:8;\tsigned:0;\n")
@@ -200,7 +200,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// What cannot be read is named.
+// Unreadable files are named.
 func TestGaps(t *testing.T) {
 	data, file := build(t, Source{})
 	if len(data.Meta.Gaps) != 2 || !strings.Contains(data.Meta.Gaps[0], "tracefs") || !strings.Contains(data.Meta.Gaps[1], "traceable") {
@@ -234,7 +234,7 @@ func TestDamagedBTF(t *testing.T) {
 	}
 }
 
-// An array of itself, as damaged BTF may hold: it must not recurse for ever.
+// An array of itself, as damaged BTF may have, must not cause endless recursion.
 func TestCircularArray(t *testing.T) {
 	raw := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0, 48, 0, 0, 0, 3, 0, 0, 0}
 	word := func(v uint32) { raw = binary.LittleEndian.AppendUint32(raw, v) }

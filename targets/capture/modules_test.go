@@ -12,7 +12,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// splitBTF writes BTF that continues a kernel's.
+// splitBTF builds BTF that extends the kernel's.
 type splitBTF struct {
 	base  *btf
 	text  []byte
@@ -26,7 +26,7 @@ func (s *splitBTF) str(name string) uint32 {
 	return uint32(at)
 }
 
-// add appends a record and gives its id.
+// add appends a record and returns its ID.
 func (s *splitBTF) add(name, kind, vlen, link uint32, extra ...uint32) uint32 {
 	for _, w := range append([]uint32{name, kind<<24 | vlen, link}, extra...) {
 		s.types = binary.LittleEndian.AppendUint32(s.types, w)
@@ -43,9 +43,9 @@ func (s *splitBTF) raw() []byte {
 	return append(append(out, s.types...), s.text...)
 }
 
-// module is BTF of a module that has struct shared (the same in all modules),
-// struct NAME_own with a pointer to the kernel's task_struct and a shared, and a
-// function in_module of them.
+// module returns the BTF of a module that has struct shared (the same in all modules), struct
+// NAME_own with a pointer to the kernel's task_struct and a shared, and a function in_module with
+// both as arguments.
 func module(t testing.TB, name string) Module {
 	t.Helper()
 	base, err := parseBTF(kernel(t))
@@ -114,14 +114,14 @@ func TestModules(t *testing.T) {
 			t.Errorf("%s: enumerator %v, %v", mod, refs, err)
 		}
 	}
-	// available_filter_functions says whose function it is.
+	// available_filter_functions lists the module of each function.
 	f, ok, err := file.Func("in_module")
 	if !ok || err != nil || f.Module != "ext4" || f.Proto == nil || len(f.Proto.Params) != 1 || name(f.Proto.Params[0].Type) != "1ext4_own" {
 		t.Errorf("in_module: %+v, %v", f, err)
 	}
 }
 
-// A module whose types are damaged is left out and named.
+// A module with damaged types is omitted and named.
 func TestDamagedModule(t *testing.T) {
 	bad := module(t, "ext3")
 	bad.BTF = bad.BTF[:len(bad.BTF)/2]
@@ -134,7 +134,7 @@ func TestDamagedModule(t *testing.T) {
 	}
 }
 
-// Where a file would be too large, the largest modules' types are left out.
+// If a file would be too large, the types of the largest modules are omitted.
 func TestLimit(t *testing.T) {
 	src := Source{Arch: "x86_64", Release: "toy", BTF: kernel(t), Tracefs: tracefs(), Modules: []Module{module(t, "ext3"), module(t, "ext4")}}
 	whole, err := file(&src, 1<<20)

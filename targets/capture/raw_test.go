@@ -14,7 +14,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// archive is a raw capture with these files.
+// archive returns a raw capture with these files.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -108,7 +108,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// What btrun writes on this kernel is what the compiler reads of it.
+// The compiler reads what btrun writes on this kernel.
 func TestRawOfHost(t *testing.T) {
 	var raw bytes.Buffer
 	err := hostinfo.WriteRaw(&raw)

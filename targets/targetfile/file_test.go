@@ -58,7 +58,7 @@ func sample() *Data {
 	return d
 }
 
-// writers are both ways to pack.
+// writers are both ways of packing.
 var writers = map[string]func(*Data) ([]byte, error){"deflate": Write, "zstd": WriteZstd}
 
 func written(tb testing.TB, d *Data) []byte {
@@ -207,7 +207,7 @@ func TestWriteRefusesDanglingReferences(t *testing.T) {
 	}
 }
 
-// exercise asks everything of a file; it must not panic whatever the bytes.
+// exercise does every lookup in a file; it must not panic, whatever the content.
 func exercise(f *File) (err error) {
 	keep := func(e error) {
 		if err == nil {
@@ -256,7 +256,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// A table of types that claims two thousand million entries is refused at once.
+// A type table that claims two billion entries is refused at once.
 func TestLyingTypeCount(t *testing.T) {
 	f, err := Open(written(t, sample()))
 	if err != nil {
@@ -268,7 +268,7 @@ func TestLyingTypeCount(t *testing.T) {
 	}
 }
 
-// A flipped bit anywhere is found or does no harm.
+// A flipped bit is detected or harmless.
 func TestFlipped(t *testing.T) {
 	for name, write := range writers {
 		good, err := write(sample())
@@ -283,7 +283,7 @@ func TestFlipped(t *testing.T) {
 			bad[i] ^= 1 << (i % 8)
 			f, err := Open(bad)
 			if err == nil {
-				err = exercise(f) // must not panic; the padding behind the directory is not covered by a checksum
+				err = exercise(f) // must not panic; the padding after the directory is not covered by a checksum
 			}
 			if err != nil {
 				found++
@@ -296,7 +296,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// lie makes a file whose directory is sound by its checksum but untrue.
+// lie returns a file whose directory has a valid checksum but wrong content.
 func lie(codec, entries, off, packed, raw, dict int) []byte {
 	var dir encoder
 	dir.uint(codec)
@@ -346,8 +346,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// FuzzOpen feeds damaged files whose directory checksum is mended, so that the
-// reader gets further than the first check.
+// FuzzOpen tests damaged files with a corrected directory checksum, so that the reader gets past
+// the first check.
 func FuzzOpen(f *testing.F) {
 	f.Add(written(f, sample()))
 	f.Add(written(f, &Data{}))

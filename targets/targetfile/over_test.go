@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// other is a target that differs from sample in each way that a file over it must
-// tell: types that are new, gone, changed and elsewhere, and entries of all tables.
+// other is a target that differs from sample in each way that a delta file must express: types that
+// are new, removed, changed or moved, and entries of all tables.
 func other() *Data {
 	d := sample()
 	d.Meta = Meta{Arch: "aarch64", Release: "6.12-other"}
-	// A new type in front: every position differs from the base's.
+	// A new type at the start: every position differs from the base's.
 	moved := func(r Ref) Ref {
 		if r.Position() < 0 {
 			return r
@@ -51,8 +51,7 @@ func other() *Data {
 	return d
 }
 
-// content lists everything that a file answers, its types in full but for
-// their positions.
+// content lists everything in a file, its types in full except for their positions.
 func content(t *testing.T, f *File) []string {
 	t.Helper()
 	var all []string
@@ -86,7 +85,7 @@ func content(t *testing.T, f *File) []string {
 		return body(&typ, depth) + strings.Repeat("*", r.Pointers())
 	}
 	for k := Int; k <= Forward; k++ {
-		if k.Letter() == 0 || k == Float { // Int and Float have one letter
+		if k.Letter() == 0 || k == Float { // Int and Float have the same letter
 			continue
 		}
 		no(f.TypeNames(k, "", func(name string) bool {

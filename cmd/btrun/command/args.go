@@ -119,11 +119,11 @@ func parseArgs(args []string) (*arguments, error) {
 		}
 		o.rotate = int64(size)
 		if o.run.Format.Document {
-			return o, fmt.Errorf("--rotate is for formats of lines: -f %s replaces its file each time", o.run.Format.Name)
+			return o, fmt.Errorf("--rotate needs a format of lines: -f %s replaces its file each time", o.run.Format.Name)
 		}
 	}
 	if o.MaxSeries != 0 && !o.run.Format.Metrics {
-		return o, fmt.Errorf("--max-series is for formats of metrics: -f %s", strings.Join(output.MetricNames(), ", "))
+		return o, fmt.Errorf("--max-series needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
 	}
 	o.scriptArgs(line.After)
 	return o, nil
