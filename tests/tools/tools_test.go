@@ -79,10 +79,10 @@ gcc -pthread -o $D/$W $D/x.c && $D/$W`, want: []string{` %W +the_worker$`},
 		same: ` (%W) +(the_worker)$`},
 	{name: "bashreadline", needs: "/bin/bash", run: `echo "echo said-$W" | HISTFILE=/dev/null /bin/bash --norc -i >/dev/null 2>&1`, want: []string{` echo said-%W$`},
 		same: ` (echo said-%W)$`},
-	{name: "gethostlatency", needs: "getent", run: `getent ahosts localhost; getent hosts $W.invalid`, want: []string{` getent +\d+ +localhost$`},
-		same: ` (getent) +\d+ +(localhost)$`},
-	{name: "sslsnoop", needs: "openssl", run: tls, want: []string{` openssl +SSL_write +1 +\d+$`},
-		same: ` (openssl) +.*(SSL_write)\b`},
+	{name: "gethostlatency", needs: "getent", run: `cp $(command -v getent) $D/$W; $D/$W ahosts localhost; $D/$W hosts $W.invalid`, want: []string{` %W +\d+ +localhost$`},
+		same: ` (%W) +\d+ +(localhost)$`},
+	{name: "sslsnoop", needs: "openssl", run: tls, want: []string{` %W +SSL_write +1 +\d+$`},
+		same: ` (%W) +.*(SSL_write)\b`},
 	{name: "ssllatency", needs: "openssl", run: tls, want: []string{`^@us\[SSL_write, true\]:`}},
 	{name: "statsnoop", run: `stat $D/absent-$W; stat $D >/dev/null; stat -f $D/absent-$W`,
 		want: []string{` stat +2 +\S+/absent-%W$`},
@@ -110,12 +110,12 @@ c, _ = s.accept(); c.recv(10); c.close()' $port $D/ready &
 while ! [ -e $D/ready ]; do sleep 0.05; done
 $D/$W -c "exec 3<>/dev/tcp/127.0.0.1/$port; echo hi >&3; cat <&3"; wait`
 
-// tls sends a byte to a server of this machine.
-const tls = `cd $D; port=$((20000 + $$ % 20000))
+// tls sends a byte from a process named $W to a server of this machine.
+const tls = `cd $D; cp $(command -v openssl) $W; port=$((20000 + $$ % 20000))
 openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -subj /CN=x -days 1 2>/dev/null
 openssl s_server -accept $port -key k.pem -cert c.pem -www -naccept 1 >/dev/null 2>&1 & server=$!
 for i in 1 2 3 4 5 6 7 8 9 10; do
-	sleep 0.1; echo | openssl s_client -connect 127.0.0.1:$port >/dev/null 2>&1 && break
+	sleep 0.1; echo | ./$W s_client -connect 127.0.0.1:$port >/dev/null 2>&1 && break
 done; kill $server 2>/dev/null; wait`
 
 // kprobes are the tools that this package only compiles: cases of tests/kernels run them.
