@@ -187,7 +187,7 @@ func (f *File) index(id int) (*table, error) {
 	}
 	if t.dictRaw > 0 {
 		if t.dictPacked > t.off {
-			return nil, damage("a dictionary is before its start")
+			return nil, damage("a dictionary begins before the start of the file")
 		}
 		dict, err := f.unpack(nil, t.off-t.dictPacked, t.dictPacked, min(t.dictRaw, maxDict+1))
 		if err != nil {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// allowed is the table of arrows: for each package (or "directory/..." for all
-// below it) what of this module it may import. A package that is not listed
-// may not exist. cmd and tests see everything and are left out.
+// allowed is the table of permitted imports: for each package (or "directory/..." for all below it)
+// the packages of this module that it may import. A package that is not listed must not exist. cmd
+// and tests may import everything and are omitted.
 var allowed = map[string][]string{
 	"grammar":        {},
 	"grammar/parser": {},
@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"loader/...":         {"loader/...", "internal/manifest", "internal/safefile"},
 }
 
-// leaves import nothing of this module, and every package may import them.
+// leaves import nothing from this module, and every package may import them.
 var leaves = []string{"internal/arch", "internal/probe", "internal/snippet", "internal/spell"}
 
 // rule finds the row for a package: its own, else the longest "directory/..." row.
@@ -127,7 +127,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestLoaderStandsAlone checks that the loader's program carries nothing of the compiler.
+// TestLoaderStandsAlone checks that the loader's program does not contain any part of the compiler.
 func TestLoaderStandsAlone(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "btc/cmd/btrun").Output()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A test that does not run says so in a form that can be searched for, with its reason.
+// A test that is skipped says so in a searchable form, with the reason.
 func TestSkipsSayWhy(t *testing.T) {
 	root, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attach holds the whole program to what attaching must and must not
-// cost on this machine's own kernel: time, things left behind, privileges.
-//
-// It needs root; what this kernel lacks is skipped.
+// Package attach tests the whole program on this machine's kernel: how long attaching takes, what
+// it leaves behind, and the privileges that it needs. It needs root; tests of features that this
+// kernel lacks are skipped.
 package attach
 
 import (
@@ -25,7 +24,7 @@ import (
 
 var cycles = flag.Int("cycles", 100, "how often TestNothingIsLeft attaches and detaches")
 
-// binaries are the two programs, made once.
+// binaries are the two programs, built once.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "attach")
 	if err != nil {
@@ -86,7 +85,7 @@ func compile(t *testing.T, script string) string {
 	return object
 }
 
-// tracing is a btrun that has attached.
+// tracing is a running btrun that has attached.
 type tracing struct {
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
@@ -118,8 +117,8 @@ func trace(t *testing.T, args ...string) *tracing {
 	return r
 }
 
-// perfEvents counts the perf events that it holds. The end of each waits for a
-// grace period of the kernel, some 25 to 45 ms; links of raw tracepoints end at once.
+// perfEvents counts the perf events of the process. Closing one waits for an RCU grace period, some
+// 25 to 45 ms; links of raw tracepoints are closed at once.
 func (r *tracing) perfEvents(t *testing.T) int {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", r.cmd.Process.Pid)
@@ -136,7 +135,7 @@ func (r *tracing) perfEvents(t *testing.T) int {
 	return n
 }
 
-// stop ends it and gives its output.
+// stop ends the run and returns its output.
 func (r *tracing) stop(t *testing.T) string {
 	t.Helper()
 	if err := r.cmd.Process.Signal(unix.SIGINT); err != nil {
@@ -148,8 +147,8 @@ func (r *tracing) stop(t *testing.T) string {
 	return r.stdout.String()
 }
 
-// Hundreds of system calls are traced from a few raw tracepoints, so that they
-// attach and end at once: no perf event is made for any of them.
+// Hundreds of system calls are traced from a few raw tracepoints, so they are attached and detached
+// at once, and no perf event is created for any of them.
 func TestManySyscallsAreCheap(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "syscalls")
@@ -169,7 +168,7 @@ func TestManySyscallsAreCheap(t *testing.T) {
 	}
 }
 
-// bpfObjects counts what exists in the kernel.
+// bpfObjects counts the BPF objects in the kernel.
 func bpfObjects(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
@@ -197,7 +196,7 @@ func bpfObjects(t *testing.T) map[string]int {
 	return n
 }
 
-// Many runs, ended in all ways, leave no program, map, link or event in the kernel.
+// Many runs that end in different ways leave no program, map, link or event in the kernel.
 func TestNothingIsLeft(t *testing.T) {
 	needRoot(t)
 	object := compile(t, `config = { missing_probes = "ignore" }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nextID asks bpf(2) for the id of the program, map or link behind one.
+// nextID asks bpf(2) for the ID of the program, map or link after one.
 func nextID(cmd int, id uint32) (uint32, error) {
 	attr := struct{ start, next, flags uint32 }{start: id}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))

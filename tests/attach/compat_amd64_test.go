@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// int80 makes system call 20 of the 32-bit ABI, getpid, from this process: 20 is
-// writev in the ABI of 64 bits.
+// int80 makes system call 20 of the 32-bit ABI, getpid, from this process: in the 64-bit ABI, 20 is
+// writev.
 func int80(t *testing.T) func() {
 	code := []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3} // mov eax, 20; int 0x80; ret
 	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

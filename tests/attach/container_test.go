@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cgroups returns where the cgroups of version 2 are mounted.
+// cgroups returns the mount point of the cgroups of version 2.
 func cgroups(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -25,11 +25,11 @@ func cgroups(t *testing.T) string {
 	return ""
 }
 
-// house is a mount namespace with state of runtimes of its own, and processes in cgroups.
+// house is a mount namespace with its own state files of runtimes, and processes in cgroups.
 type house struct {
 	t     *testing.T
 	root  string // of cgroups
-	files string // shell commands that make the state
+	files string // shell commands that create the state files
 }
 
 func newHouse(t *testing.T) *house {
@@ -50,7 +50,7 @@ func (h *house) docker(id, name string) {
 	h.file("/var/lib/docker/containers/"+id+"/config.v2.json", `{"ID":"`+id+`","Name":"/`+name+`"}`)
 }
 
-// start makes a cgroup and a process in it that opens files.
+// start creates a cgroup and a process in it that opens files.
 func (h *house) start(path string) (stop func()) {
 	h.t.Helper()
 	dir := h.root + path
@@ -77,7 +77,7 @@ func (h *house) start(path string) (stop func()) {
 	return stop
 }
 
-// command is btrun in the house.
+// command returns btrun in the house.
 func (h *house) command(args ...string) *exec.Cmd {
 	script := "mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && " + h.files + `exec "$0" "$@"`
 	return exec.Command("unshare", append([]string{"-m", "sh", "-c", script, program(h.t, "btrun")}, args...)...)
@@ -90,7 +90,7 @@ func (h *house) run(args ...string) string {
 
 const opens = `tracepoint:syscalls:sys_enter_openat { @[cgroup_path(cgroup)] = count(); }`
 
-// A run of a container or pod counts what runs in it and nothing else, and names it.
+// A run limited to a container or pod counts what runs in it and nothing else, and names it.
 func TestContainers(t *testing.T) {
 	h := newHouse(t)
 	id := func(c string) string { return strings.Repeat(c, 64) }
@@ -208,7 +208,7 @@ func TestContainerComesAndGoes(t *testing.T) {
 	}
 }
 
-// loop is a program that opens a file again and again.
+// loop is a program that opens a file in a loop.
 const loop = `package main
 
 import (
@@ -224,8 +224,8 @@ func main() {
 }
 `
 
-// podmanScript starts two containers, a pod and a container of it, and runs btrun ($1) with an object ($2). Where
-// it cannot, it says so.
+// podmanScript starts two containers, and a pod with a container, and runs btrun ($1) with an
+// object ($2). If podman does not work here, it says so.
 const podmanScript = `
 cd "$3"
 umount -R /sys/fs/cgroup || umount -l /sys/fs/cgroup
@@ -258,8 +258,8 @@ echo "== file"
 echo "== done"
 `
 
-// The containers of a real podman are found by name and ID, waited for, and their end is noticed. Its state
-// files and cgroups are what the package's own tests have.
+// The containers of a real podman are found by name and ID, waited for, and their end is noticed.
+// The package's own tests use copies of its state files and cgroups.
 func TestPodman(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("podman"); err != nil {

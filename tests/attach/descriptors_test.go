@@ -13,7 +13,7 @@ import (
 	"btc/loader/run"
 )
 
-// counts gives what a process of ours holds: descriptors and goroutines.
+// counts returns the number of open descriptors and goroutines of this process.
 func counts(t *testing.T) (descriptors, goroutines int) {
 	t.Helper()
 	runtime.GC() // what only a finalizer closes counts as closed late, not never
@@ -24,8 +24,8 @@ func counts(t *testing.T) (descriptors, goroutines int) {
 	return len(all), runtime.NumGoroutine()
 }
 
-// A process that runs objects again and again keeps no descriptor of theirs, and
-// no goroutine, however the runs end.
+// A process that runs objects again and again leaks no descriptors and no goroutines, however the
+// runs end.
 func TestRunsKeepNoDescriptor(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {

@@ -34,8 +34,8 @@ func embedded(t *testing.T, script string, args ...string) (string, error) {
 // newer are the kinds that the compiler's own types lack.
 var newer = map[string]bool{"dmabuf": true, "kmem_cache": true}
 
-// Every kind of iterator of this kernel that scripts can use visits its objects,
-// with members of the types that the kernel gives them.
+// Every kind of iterator on this kernel that scripts can use visits its objects; their members have
+// the kernel's types.
 func TestIterators(t *testing.T) {
 	needRoot(t)
 	list, err := exec.Command(program(t, "btrun"), "--list", "iter:*").CombinedOutput()
@@ -109,7 +109,8 @@ func TestIterators(t *testing.T) {
 	}
 }
 
-// An iterator over tasks can be limited to a process; what belongs to none cannot.
+// An iterator over tasks can be limited to a process; one over objects that belong to no process
+// cannot.
 func TestIteratorOfProcess(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -139,8 +140,8 @@ func TestIteratorOfProcess(t *testing.T) {
 	}
 }
 
-// More text of cgroups than the kernel's buffer takes cannot be read: the kernel
-// does not go on where it stopped.
+// If the output of a cgroup iterator exceeds the kernel's buffer, it is an error: the kernel does
+// not continue where it stopped.
 func TestManyCgroups(t *testing.T) {
 	needRoot(t)
 	root := "/sys/fs/cgroup"

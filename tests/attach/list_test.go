@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Lists are those of bpftrace, byte by byte, where this machine has both.
+// Lists equal bpftrace's, byte for byte, if this machine has both.
 func TestListsAreTheReferences(t *testing.T) {
 	needRoot(t)
 	oracle, err := filepath.Abs("../setup/bpftrace-oracle")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Hundreds of functions of a program have one link, and each event knows its own.
+// Hundreds of functions in a program share one link, and each event has its own function.
 func TestManyFunctionsKnowTheirNames(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/bin/bash"); err != nil {

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withMounts runs a command with a BPF file system of its own where the kernel has
-// the directory for it, and with tracefs: a machine that has just started need not
-// have mounted them. Only root may write to the first, as where systemd has mounted it.
+// withMounts runs a command with its own BPF file system, if the kernel has the directory for it,
+// and with tracefs: a machine that has just started may not have mounted them. Only root may write
+// to the former, as with systemd.
 const withMounts = `[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit
 if [ -d /sys/fs/bpf ]; then mount -t bpf -o mode=0700 bpf /sys/fs/bpf || exit; fi; exec "$@"`
 
-// with runs btrun as a user of no rights but for some capabilities, and gives
-// its output and whether it went well.
+// with runs btrun as a user without privileges except for some capabilities. It returns the output
+// and whether the command succeeded.
 func with(t *testing.T, capabilities, object string, args ...string) (string, bool) {
 	t.Helper()
 	sets := "-all"
@@ -37,8 +37,8 @@ func with(t *testing.T, capabilities, object string, args ...string) (string, bo
 	return string(out), err == nil
 }
 
-// What the kernel lets CAP_BPF and CAP_PERFMON do works with them; what needs
-// more says what.
+// Features that the kernel permits with CAP_BPF and CAP_PERFMON work with them; for others, the
+// error says what they need.
 func TestCapabilities(t *testing.T) {
 	needRoot(t)
 	for _, tool := range []string{"setpriv", "unshare"} {
@@ -132,8 +132,8 @@ func capabilitiesOf(t *testing.T, pid int, line string) []uint64 {
 	return all
 }
 
-// Once all is attached, no thread of btrun has a capability that the rest of the run does not
-// need, nor can it get one by executing a program.
+// Once everything is attached, no thread of btrun has a capability that the rest of the run does
+// not need, and none can gain one by executing a program.
 func TestPrivilegesAreDropped(t *testing.T) {
 	needRoot(t)
 	own := capabilitiesOf(t, os.Getpid(), "CapEff")[0]
@@ -178,8 +178,8 @@ func TestPrivilegesAreDropped(t *testing.T) {
 	}
 }
 
-// What comes after the drop works: the symbols of a process that starts later, files of cat(),
-// system(), maps that are read, the end programs, a pin that is removed.
+// Later operations still work after the drop: symbols of processes that start later, cat(),
+// system(), reading maps, end programs, removing a pin.
 func TestRunWithoutPrivileges(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "sched")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// field is a number of a line of /proc/PID/status; 0 when there is none.
+// field returns a number from a line of /proc/PID/status, or 0.
 func field(pid int, line string) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if m := regexp.MustCompile(`(?m)^` + line + `:\s+(\d+)`).FindSubmatch(b); m != nil {
@@ -24,7 +24,7 @@ func field(pid int, line string) int {
 	return 0
 }
 
-// childNamed is a process's child of a name, 0 when there is none.
+// childNamed returns the child of a process with a name, or 0.
 func childNamed(pid int, name string) int {
 	var b []byte
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -87,8 +87,8 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	return cmd, &out
 }
 
-// The process that reads the files of traced processes is without privileges while btrun
-// has its own, and ends with it.
+// The process that reads the files of traced processes is unprivileged, whatever btrun's own
+// privileges are, and exits with btrun.
 func TestParserOfRun(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "sched")
@@ -120,7 +120,7 @@ func TestParserOfRun(t *testing.T) {
 			}
 		}
 	}
-	cmd.Process.Kill() // it cannot say goodbye
+	cmd.Process.Kill() // it has no chance to clean up
 	cmd.Wait()
 	for range 500 {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d/status", parser)); err != nil {
@@ -131,7 +131,7 @@ func TestParserOfRun(t *testing.T) {
 	t.Error("the process outlives btrun")
 }
 
-// The memory of a run does not grow with the processes that it has seen. BTC_SOAK is their
+// The memory of a run does not grow with the number of processes that it has seen. BTC_SOAK is that
 // number, such as 50000.
 func TestMemoryOfLongRuns(t *testing.T) {
 	needRoot(t)

@@ -27,7 +27,7 @@ func needTracepoints(t *testing.T, groups ...string) {
 	}
 }
 
-// tracefs is where this process finds it; the test is skipped where it may not.
+// tracefs returns the mount point of tracefs; the test is skipped if it is not accessible.
 func tracefs(t *testing.T) string {
 	t.Helper()
 	dir, err := hostinfo.Tracefs()
@@ -48,8 +48,8 @@ func kernelBefore(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// Tracepoints whose records are not read end without a grace period each, for no
-// perf event is made: a hundred of them took more than four seconds.
+// Tracepoints whose records are not read are closed without a grace period each, because they use
+// no perf events: a hundred of them used to take more than four seconds.
 func TestManyTracepointsEndAtOnce(t *testing.T) {
 	groups := []string{"block", "writeback", "vmscan", "sched", "timer", "irq", "kmem", "jbd2"}
 	needTracepoints(t, groups...)
@@ -105,8 +105,8 @@ func TestTracepointsWithAndWithoutArguments(t *testing.T) {
 	}
 }
 
-// An event that a user made from a probe of his own is not a raw tracepoint, even
-// where its name is that of one.
+// An event that a user created from a probe is not a raw tracepoint, even if it has the name of
+// one.
 func TestTracepointOfOwnMaking(t *testing.T) {
 	needTracepoints(t, "sched")
 	file := tracefs(t) + "/uprobe_events"

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// code compares what the kernel runs: the instructions of the loaded programs
-// after the verifier removed what this kernel never reaches, and how many
-// instructions it went through to accept them. Every script that both take is
-// attached by both; a script with several programs counts as their sum.
+// code compares what the kernel runs: the number of instructions of the loaded programs after the
+// verifier has removed dead code, and the number of instructions that the verifier processed. It
+// uses every script that both tools attach. If a script has several programs, their sum counts.
 func (b *bench) code() error {
 	scripts, err := b.codeScripts()
 	if err != nil {
@@ -57,9 +56,8 @@ type codeAxes struct {
 	left                   map[string]int
 }
 
-// newCodeAxes begins them; prefix sets their names apart from those of another
-// kernel, where ends their titles, host says what they run on when it is not
-// this machine's kernel.
+// newCodeAxes returns empty axes. prefix distinguishes their names from those of another kernel,
+// where is the end of their titles, and host describes the machine if it is not this one.
 func newCodeAxes(prefix, where, host string) *codeAxes {
 	return &codeAxes{
 		insns:    axis{Name: prefix + "code", Title: "Instructions after load" + where, Host: host},
@@ -69,7 +67,7 @@ func newCodeAxes(prefix, where, host string) *codeAxes {
 	}
 }
 
-// add compares the two loads of a script, btc's first, or says why they are not compared.
+// add compares the two loads of a script, btc's first, or records why they are not compared.
 func (c *codeAxes) add(script string, sides [2]loadedSide) {
 	name, mine, other := scriptName(script), sides[0], sides[1]
 	switch {
@@ -92,7 +90,7 @@ func (c *codeAxes) add(script string, sides [2]loadedSide) {
 	}
 }
 
-// put ends the axes and gives them to the result.
+// put adds the finished axes to the result.
 func (c *codeAxes) put(r *result) {
 	c.insns.note("%d scripts; left out because this kernel or the tool cannot attach them: btc %d, bpftrace %d; because the two make different programs from them: %d",
 		len(c.insns.Rows), c.left["btc"], c.left["bpftrace"], c.left["other programs"])
@@ -105,7 +103,8 @@ func (c *codeAxes) put(r *result) {
 	}
 }
 
-// loadedSide is what one tool loaded for a script: sums of its programs, or why there are none.
+// loadedSide is the outcome of loading a script with one tool: sums over its programs, or the
+// reason why there are none.
 type loadedSide struct {
 	Count, Insns, Verified, Jited int
 	Err                           string `json:",omitempty"`
@@ -147,7 +146,7 @@ func loaded(t tool, script string) (loadedSide, error) {
 	return s, nil
 }
 
-// firstLine is what an error says first, apart from warnings.
+// firstLine returns the first line of an error that is not a warning.
 func firstLine(err error) string {
 	s, rest, _ := strings.Cut(err.Error(), "\n")
 	what, said, _ := strings.Cut(s, ": ")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// clauses are what a generated script repeats; %d makes names of their own.
+// clauses are repeated in generated scripts; %d makes their names unique.
 var clauses = []string{
 	"tracepoint:syscalls:sys_enter_openat { @opens%d[comm, str(args.filename)] = count(); }",
 	"tracepoint:syscalls:sys_enter_read /args.count > %d/ { @start%[1]d[tid] = nsecs; }",
@@ -22,7 +22,7 @@ var clauses = []string{
 	"tracepoint:syscalls:sys_exit_write { if (args.ret < 0) { @errors%d[-args.ret]++; } else { @bytes%[1]d = sum(args.ret); } }",
 }
 
-// generated is a script of n clauses.
+// generated returns a script of n clauses.
 func generated(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -32,16 +32,16 @@ func generated(n int) string {
 	return b.String()
 }
 
-// input is a script to compile; n is its number of clauses when it is generated.
+// input is a script to compile; n is its number of clauses if it is generated.
 type input struct {
 	name, path string
 	n          int
 }
 
-// largestScripts is how many of the real scripts are compiled: the largest.
+// largestScripts is the number of real scripts that are compiled: the largest ones.
 const largestScripts = 6
 
-// compile measures the whole process that takes a script to an object.
+// compile measures the whole process that compiles a script.
 func (b *bench) compile() error {
 	a := axis{Name: "compile", Title: "Compile time, whole process"}
 	m := axis{Name: "compile-memory", Title: "Memory at its peak while compiling"}
@@ -108,8 +108,8 @@ func (b *bench) compile() error {
 	return nil
 }
 
-// growth says what one clause more costs between two sizes: the same everywhere
-// when time is linear in the script.
+// growth is the cost of an additional clause between two sizes: it is constant if compile time is
+// linear in the size of the script.
 func growth(counts []int, times []row) axis {
 	a := axis{Name: "growth", Title: "Compile time of one more clause"}
 	for i := 1; i < len(times); i++ {
@@ -149,8 +149,7 @@ func (b *bench) largest() []input {
 	return out
 }
 
-// process runs a command to its end and gives its time and its largest
-// resident memory in KiB.
+// process runs a command and returns its elapsed time and its maximum resident set size in KiB.
 func process(cmd *exec.Cmd) (time.Duration, int64, error) {
 	start := time.Now()
 	out, err := cmd.CombinedOutput()

@@ -20,11 +20,11 @@ import (
 const (
 	batchCalls = 2000 // events of a batch
 	batches    = 15   // of one run; their median is the run's figure
-	// copies of a cheap script's clause are loaded at once, each with maps of its
-	// own: their mean does not hang on where one program happens to lie.
+	// This many copies of a cheap script's clause are loaded at once, each with its own maps, so
+	// that their mean does not depend on the memory location of a single program.
 	copies = 8
-	// floor is the least cost in ns that counts in a ratio, however well it was
-	// seen: some three or four cycles of a CPU, for an event.
+	// floor is the smallest cost of an event used in a ratio, in ns, however precisely it was
+	// measured: some three or four CPU cycles.
 	floor = 1
 )
 
@@ -80,9 +80,9 @@ func (b *bench) events() error {
 	return nil
 }
 
-// above compares costs above an empty program's that were seen with some noise.
-// What cannot be told from an empty program counts in the ratio as the most that
-// it may be, so that no ratio gains by noise.
+// above returns measured costs above those of an empty program. A cost that cannot be distinguished
+// from an empty program's is replaced by the largest value that it may have, so that noise never
+// improves a ratio.
 func above(name string, cost [2][]float64, noise []float64) row {
 	least := max(floor, summarize(noise).Max)
 	r := paired(name, "ns", raised(cost[0], least), raised(cost[1], least))
@@ -100,7 +100,7 @@ func above(name string, cost [2][]float64, noise []float64) row {
 	return r
 }
 
-// raised returns costs with the least that counts.
+// raised replaces costs below the floor by the floor.
 func raised(costs []float64, least float64) []float64 {
 	out := make([]float64, len(costs))
 	for i, c := range costs {
@@ -109,8 +109,8 @@ func raised(costs []float64, least float64) []float64 {
 	return out
 }
 
-// mixture is a script that holds the clauses of another, perhaps several times,
-// and empty clauses on the same event between them.
+// mixture is a script with the clauses of another one, possibly repeated, and empty clauses on the
+// same event between them.
 type mixture struct {
 	script  string
 	clauses int // of the script, all of which run once for an event of the workload
@@ -121,7 +121,7 @@ type mixture struct {
 
 var mapName = regexp.MustCompile(`@\w*`)
 
-// mixture writes the mixture of a script of tests/bench/events, where a clause is a line.
+// mixture returns the mixture for a script of tests/bench/events, which has one clause per line.
 func (b *bench) mixture(script string) (mixture, error) {
 	var d mixture
 	text, err := os.ReadFile(script)
@@ -144,7 +144,8 @@ func (b *bench) mixture(script string) (mixture, error) {
 	var out strings.Builder
 	for i := range d.copies {
 		body := mapName.ReplaceAllString(strings.Join(clauses, ""), fmt.Sprintf("${0}_%d", i))
-		// One order and then the other: what the first on an event pays falls to both kinds.
+		// One order and then the reverse: the first program on an event bears extra costs, which
+		// are thus divided between both kinds.
 		if i%2 == 0 {
 			out.WriteString(none + body)
 		} else {
@@ -158,11 +159,11 @@ func (b *bench) mixture(script string) (mixture, error) {
 	return d, os.WriteFile(d.script, []byte(out.String()), 0o644)
 }
 
-// eventFigures are those of one run of a mixture.
+// eventFigures are the results of one run of a mixture.
 type eventFigures struct {
-	above float64 // what the clauses of the script cost, without the clock
+	above float64 // cost of the script's clauses, without the clock
 	empty float64 // what an empty program reads
-	noise float64 // what two groups of empty programs differ by
+	noise float64 // difference between two groups of empty programs
 }
 
 // eventCost runs a mixture.
@@ -237,8 +238,8 @@ func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 	return eventFigures{summarize(costs).Median, summarize(empties).Median, math.Abs(summarize(noises).Median)}, nil
 }
 
-// groups parts the programs of a mixture: those measured, and two groups of the
-// empty ones, which are the shortest.
+// groups splits the programs of a mixture into the measured ones, and two groups of empty ones,
+// which are the shortest.
 func (d mixture) groups(list []program) ([3][]program, error) {
 	var groups [3][]program
 	least := math.MaxInt
@@ -289,7 +290,7 @@ var (
 	longPath  = append([]byte("/nowhere/"+strings.Repeat("long-name/", 19)+"end"), 0) // 202 bytes
 )
 
-// work makes n turns on a thread of its own name.
+// work runs n iterations on a thread with its own name.
 func work(n int) { deep(8, n) }
 
 // deep gives a user stack some frames.

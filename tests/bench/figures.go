@@ -36,7 +36,7 @@ func exactly(v float64) figure { return figure{v, v, v, 1} }
 
 func (f figure) String() string {
 	if f.N == 0 {
-		return "" // there is no other side
+		return "" // there is no other side to compare with
 	}
 	if f.Min == f.Max {
 		return number(f.Median)
@@ -55,7 +55,7 @@ func number(v float64) string {
 	}
 }
 
-// row compares the two in one quantity. Ratio is btc / bpftrace, 0 where there is none.
+// row compares one quantity of the two sides. Ratio is btc / bpftrace, or 0 if there is none.
 type row struct {
 	Name  string  `json:"name"`
 	Unit  string  `json:"unit"`
@@ -75,7 +75,7 @@ func compared(name, unit string, btc, ref figure) row {
 	return r
 }
 
-// paired compares rounds one by one: those of one index ran after each other.
+// paired compares rounds with the same index, which ran one after the other.
 func paired(name, unit string, btc, ref []float64) row {
 	r := compared(name, unit, summarize(btc), summarize(ref))
 	for i := range min(len(btc), len(ref)) {
@@ -102,7 +102,7 @@ func (r row) text(sides [2]string) string {
 	return s
 }
 
-// ratio is the text of the ratio; "" where there is none.
+// ratio formats the ratio; "" if there is none.
 func (r row) ratio() string {
 	if r.Ratio == 0 {
 		return ""
@@ -118,7 +118,7 @@ func (r row) ratio() string {
 type axis struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Sides name the two that were compared, where they are not btc and bpftrace.
+	// Sides are the names of the two sides, if they are not btc and bpftrace.
 	Sides [2]string `json:"sides,omitzero"`
 	Rows  []row     `json:"rows"`
 	Mean  []mean    `json:"means,omitempty"`
@@ -127,7 +127,7 @@ type axis struct {
 	Host string `json:"host"`
 }
 
-// mean is a summary of ratios and what it should be.
+// mean is a summary of ratios, and its goal.
 type mean struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -146,7 +146,7 @@ func (m mean) String() string {
 	return s
 }
 
-// geometric is the mean of ratios; one that is not a positive number is left out.
+// geometric returns the geometric mean of ratios, ignoring those that are not positive.
 func geometric(rows []row) float64 {
 	sum, n := 0.0, 0
 	for _, r := range rows {
@@ -189,9 +189,9 @@ func (a *axis) note(format string, args ...any) {
 	fmt.Println("  ", a.Notes[len(a.Notes)-1])
 }
 
-// result is all that was measured.
+// result has all measurements.
 type result struct {
-	// Host is that of the run going on.
+	// Host describes the machine of the current run.
 	Host string `json:"-"`
 	Axes []axis `json:"axes"`
 }
@@ -251,8 +251,8 @@ func (r *result) markdown() string {
 	return b.String()
 }
 
-// svg draws the ratios of each axis as bars on a logarithmic scale; 1 is the
-// line in the middle, and what is left of it is for btc.
+// svg draws the ratios of each axis as bars on a logarithmic scale. The line in the middle is 1;
+// bars to its left favour btc.
 func (r *result) svg() string {
 	const left, right, height, width = 300, 40, 16, 900
 	lines := 2

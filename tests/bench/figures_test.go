@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A cost that cannot be told from an empty program's counts as the resolution.
+// If a cost cannot be distinguished from an empty program's, the resolution is used.
 func TestAboveAnEmptyProgram(t *testing.T) {
 	for _, c := range []struct {
 		name       string

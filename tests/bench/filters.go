@@ -15,8 +15,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// filters measures what the filters of btrun cost at an event that they let through, and at one that
-// they keep out: they are in front of programs that do nothing else.
+// filters measures the cost of btrun's filters for an event that they accept, and for one that they
+// reject. The filtered programs do nothing.
 func (b *bench) filters() error {
 	a := axis{
 		Name: "filters", Title: "Filters by process and cgroup", Sides: [2]string{"let through", "kept out"},
@@ -50,7 +50,7 @@ func (b *bench) filters() error {
 	})
 }
 
-// filterContests weigh how filters ask the kernel.
+// filterContests compare ways in which filters can query the kernel.
 func filterContests() ([]contest, func(), error) {
 	groups, err := makeGroups(0)
 	if err != nil {
@@ -135,12 +135,12 @@ func (g groups) remove() {
 	}
 }
 
-// filtered is a program that does nothing after a filter.
+// filtered returns a program that only contains a filter.
 func filtered(f func(trialMaps) rewrite.Filter, maps ...ebpf.MapSpec) trial {
 	return trial{maps: maps, filter: f, code: func(trialMaps) code { return nil }}
 }
 
-// processBytes holds a byte for each process, of which one is set.
+// processBytes is a map with one byte per process, of which one is set.
 func processBytes(pid int) ebpf.MapSpec {
 	const limit = 1 << 22 // PID_MAX_LIMIT
 	content := make([]byte, limit)
@@ -151,7 +151,7 @@ func processBytes(pid int) ebpf.MapSpec {
 	}
 }
 
-// inGroups lets tasks of cgroups through.
+// inGroups accepts tasks of cgroups.
 func inGroups(dirs groups) trial {
 	m := ebpf.MapSpec{Type: ebpf.CGroupArray, KeySize: 4, ValueSize: 4, MaxEntries: uint32(len(dirs))}
 	for i, d := range dirs {

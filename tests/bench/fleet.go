@@ -49,8 +49,8 @@ func only(name, unit string, all ...float64) row {
 	return row{Name: name, Unit: unit, Btc: summarize(all)}
 }
 
-// snapshots measures the CPU time of one snapshot of --every by the number of keys: that of a run with
-// some snapshots less that of one without, by their number.
+// snapshots measures the CPU time of one snapshot of --every by the number of keys: the difference
+// between a run with several snapshots and one without, divided by their number.
 func (b *bench) snapshots(a *axis) error {
 	for _, keys := range []int{1, 10_000, 100_000} {
 		taken, interval := 5, 500*time.Millisecond
@@ -131,8 +131,8 @@ func (b *bench) snapshots(a *axis) error {
 // skipped matches the warning of a busy machine on which the previous snapshot was not written in time.
 var skipped = regexp.MustCompile(`slow output: (\d+) snapshots were skipped`)
 
-// prometheus has a Prometheus of Debian scrape a thousand hosts, whose metrics are those of one real run
-// with other numbers.
+// prometheus runs Debian's Prometheus to scrape a thousand hosts, whose metrics are those of one
+// real run with modified numbers.
 func (b *bench) prometheus(a *axis) error {
 	program := filepath.Join(b.root, "build/fleet/root/usr/bin/prometheus")
 	if _, err := os.Stat(program); err != nil {
@@ -258,7 +258,7 @@ func (b *bench) realRun() ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// jittered is a page with the numbers of another host, which grow with time.
+// jittered returns a page with the numbers of another host, which grow over time.
 func jittered(page []byte, host int, age time.Duration) []byte {
 	factor := (1 + float64(host%97)/97) * (1 + age.Seconds())
 	var out []byte

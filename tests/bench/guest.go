@@ -27,7 +27,7 @@ const inGuest = "BTC_BENCH_GUEST"
 // guestDir is that directory.
 const guestDir = "/bench"
 
-// endless are scripts that are not attached in guests, and why.
+// endless are scripts that are not attached in guests, with the reason.
 var endless = map[string]string{
 	"loop-forms": "its loops take as many turns as a read has bytes, squared: minutes of an emulated CPU for each read of a tracer",
 }
@@ -101,8 +101,8 @@ func (b *bench) guestCode() error {
 	return nil
 }
 
-// guestLine is a line of the guest's report: what a side made of a script, or
-// (the first line) what the guest is.
+// guestLine is a line of the guest's report: the result of a script with one tool, or (the first
+// line) a description of the guest.
 type guestLine struct {
 	Script string `json:",omitempty"`
 	Side   int    `json:",omitempty"`
@@ -110,8 +110,8 @@ type guestLine struct {
 	Kernel, Version string `json:",omitempty"`
 }
 
-// inGuests has both tools load the scripts in a guest, and in another one those
-// after a script at which a guest died.
+// inGuests loads the scripts with both tools in a guest. After a script that crashes the guest, it
+// continues in another one.
 func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, error) {
 	var all []guestLine
 	for deaths := 0; len(scripts) > 0; deaths++ {
@@ -133,18 +133,18 @@ func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, 
 	return all, nil
 }
 
-// unfinished is the script, and the tool's side, that was being loaded after the
-// last line of a report; the index is len(scripts) when all were.
+// unfinished returns the script, and the tool, that was being loaded when the report ended; the
+// index is len(scripts) if the report is complete.
 func unfinished(scripts []string, last guestLine) (at, side int) {
-	at = slices.Index(scripts, last.Script) // -1: the line says what the guest is
+	at = slices.Index(scripts, last.Script) // -1: the line describes the guest
 	if at >= 0 && last.Side == 0 && last.Err == "" {
 		return at, 1
 	}
 	return at + 1, 0
 }
 
-// inGuest boots a kernel and has both tools load the scripts there. When the
-// guest died it gives what it had reported by then, and the error.
+// inGuest boots a kernel and loads the scripts there with both tools. If the guest crashes, it
+// returns the results so far, and the error.
 func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, error) {
 	qemu, err := vm.FindQEMU(filepath.Join(b.root, "build/qemu"), image)
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, e
 	return parseGuest(r.Stdout)
 }
 
-// parseGuest reads the guest's report; a line that was cut off ends it.
+// parseGuest parses the guest's report; an incomplete line ends it.
 func parseGuest(text []byte) ([]guestLine, error) {
 	var all []guestLine
 	for line := range bytes.Lines(text) {
@@ -213,8 +213,8 @@ func parseGuest(text []byte) ([]guestLine, error) {
 	return all, nil
 }
 
-// guest is the part that runs inside: it loads each script of the list by both
-// tools and prints what the kernel made of them.
+// guest is the part that runs inside: it loads each script of the list with both tools and prints
+// what the kernel reports about them.
 func guest(dir string) error {
 	if dir == layoutsInGuest {
 		return measureLayouts()

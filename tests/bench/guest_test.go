@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-// A guest that dies costs the script at which it died, and no other.
+// Only the script that crashed a guest is lost.
 func TestUnfinished(t *testing.T) {
 	scripts := []string{"a", "b", "c"}
 	for _, c := range []struct {

@@ -23,8 +23,8 @@ import (
 // latencyRates are the rates at which lines are timed, in lines a second.
 var latencyRates = []int{10, 100, 900, 3000, 20_000, 100_000}
 
-// latency measures how long a line takes from the event to the reader of a pipe, what that
-// costs both sides, and how much of a burst is lost when the reader of the pipe is slow.
+// latency measures the time from an event until its line reaches the reader of a pipe, the cost for
+// both sides, and how much of a burst is lost if the reader is slow.
 func (b *bench) latency() error {
 	a := axis{Name: "latency", Title: "Time from an event to its line, and lines lost", Sides: b.sides()}
 	script := filepath.Join(b.root, "tests/bench/output/stamp.bt")
@@ -73,8 +73,8 @@ func (b *bench) latency() error {
 
 type timing struct{ p50, p99, cpuNs, callNs float64 }
 
-// stamped starts a tracer that writes to a pipe; each line of the script goes to line, in
-// order. wait lets the tracer end and gives what was wrong.
+// stamped starts a tracer that writes to a pipe; each line of the script is passed to line, in
+// order. wait waits for the tracer to exit and returns its error.
 func stamped(command *exec.Cmd, line func(r *bufio.Reader) error) (t *tracer, wait func() error, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -118,7 +118,7 @@ func stamped(command *exec.Cmd, line func(r *bufio.Reader) error) (t *tracer, wa
 	}, nil
 }
 
-// timed makes lines at a rate and takes the time until each arrives.
+// timed generates lines at a rate and measures the time until each arrives.
 func (b *bench) timed(t tool, script string, rate int) (timing, error) {
 	var r timing
 	command, err := t.prepare(script, "")
@@ -172,8 +172,8 @@ func (b *bench) timed(t tool, script string, rate int) (timing, error) {
 	return r, nil
 }
 
-// steadily makes calls at a rate from one CPU, sleeping between them when there is time. It
-// gives their number, and the mean of their times but for the longest hundredth.
+// steadily makes calls at a rate from one CPU, and sleeps between them if there is time. It returns
+// the number of calls and their mean duration, without the slowest percent.
 func steadily(rate int, length time.Duration) (calls int, ns float64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -213,7 +213,7 @@ func bootClock() int64 {
 
 const burstLines = 400_000
 
-// burst makes lines at full speed from two CPUs while their reader rests; it gives the
+// burst generates lines at full speed from two CPUs while their reader pauses; it returns the
 // percentage that did not arrive.
 func (b *bench) burst(t tool, script string) (float64, error) {
 	command, err := t.prepare(script, "")

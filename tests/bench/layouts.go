@@ -16,9 +16,9 @@ import (
 	"btc/loader/rewrite"
 )
 
-// layouts measures what docs/layouts.md weighs: the layouts that btc chose
-// against others that it could have, each as a small program of its own on one
-// tracepoint. No compiler has a part in it.
+// layouts measures the alternatives that docs/layouts.md discusses: the layouts that btc uses and
+// others that it could use, each as a small program of its own on one tracepoint. No compiler is
+// involved.
 func (b *bench) layouts() error {
 	a := axis{Name: "layouts", Title: "Layouts that were compared", Sides: [2]string{"chosen", "the other"}}
 	list := contests()
@@ -63,17 +63,17 @@ func (b *bench) weigh(a axis, list []contest) error {
 // trialCopies of a program, each with maps of its own, run for each event.
 const trialCopies = 4
 
-// A contest is between two programs that do the same.
+// A contest is between two programs that do the same thing.
 type contest struct {
 	name  string
-	sides [2]trial // the chosen one first
+	sides [2]trial // the chosen layout first
 	old   bool     // measured on older kernels, too: they have other code for it
 }
 
 // trial is a program and its maps.
 type trial struct {
 	maps     []ebpf.MapSpec
-	code     func(m trialMaps) asm.Instructions // ends by falling to the exit, or by a jump to "out"
+	code     func(m trialMaps) asm.Instructions // ends by falling through to the exit, or by a jump to "out"
 	after    asm.Instructions                   // other functions
 	function *btf.Func                          // the program's, where there are others
 	reads    bool                               // someone empties the ring buffer m[0]
@@ -83,13 +83,13 @@ type trial struct {
 
 type trialMaps []*ebpf.Map
 
-// contestFigures are what a contest gives; costs are above an empty program's.
+// contestFigures are the results of a contest; costs are above an empty program's.
 type contestFigures struct {
 	Name            string
 	Missing         string // why this kernel has none
 	Cost            [2][]float64
 	Empty, Noise    []float64
-	Insns, Verified [2]int // Verified is 0 where the kernel does not say (before 5.16)
+	Insns, Verified [2]int // Verified is 0 if the kernel does not report it (before 5.16)
 }
 
 // counts says what the kernel made of the two programs.
@@ -126,7 +126,7 @@ func (c contest) measure(rounds, batches, events int) (contestFigures, error) {
 	return f, nil
 }
 
-// round loads all programs anew: where they lie changes their cost.
+// round loads all programs anew, because their memory location affects their cost.
 func (c contest) round(f *contestFigures, round, batches, events int) error {
 	var groups [4][]program // the two sides, and two groups of empty programs
 	var running []*attached
@@ -156,8 +156,8 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 		n = 1
 	}
 	none := trial{code: func(trialMaps) asm.Instructions { return nil }}
-	// An empty program is before each of the others, and the sides take turns
-	// at being the first of two: what one leaves in the caches is the other's gain.
+	// An empty program runs before each of the others, and the sides alternate in being the first
+	// of two, because one profits from what the other leaves in the caches.
 	for i := range n {
 		first := (i + round) % 2
 		for j, k := range []int{2, first, 3, 1 - first} {
@@ -201,8 +201,8 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 	return nil
 }
 
-// meanRuns makes events and gives what a run of a program of each group took;
-// ok is false when someone else made events, too.
+// meanRuns generates events and returns the mean run time of a program of each group; ok is false
+// if another process generated events, too.
 func meanRuns(groups [][]program, events int) (mean []float64, ok bool, err error) {
 	before := make([]counters, len(groups))
 	for i, g := range groups {

@@ -21,7 +21,7 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// what says how much of a habit is the same with both programs.
+// what selects the parts of the result that must be equal in both programs.
 type what int
 
 const (

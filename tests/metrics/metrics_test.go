@@ -356,7 +356,8 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// OpenMetrics is read by Prometheus itself: promtool makes blocks of it, and a query is answered from them.
+// Prometheus itself reads OpenMetrics: promtool creates blocks from the file, and a query runs on
+// them.
 func TestOpenMetricsImport(t *testing.T) {
 	needRoot(t)
 	promtool, program := tool(t, "promtool"), tool(t, "prometheus")

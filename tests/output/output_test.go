@@ -83,8 +83,8 @@ func compile(t *testing.T, dir, script string) string {
 	return out
 }
 
-// run runs an object with the workload and gives both outputs. Standard output and
-// error are tty when it is not nil.
+// run runs an object with the workload and returns its standard output and standard error. Both go
+// to tty if it is not nil.
 func run(t *testing.T, dir string, tty *os.File, args ...string) (stdout, stderr []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

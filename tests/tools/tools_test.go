@@ -319,8 +319,8 @@ func (s *session) output() string {
 	return string(b)
 }
 
-// attached waits until the tracer reports that it traces. It is false where the kernel
-// lacks what the tool asks for, and says so.
+// attached waits until the tracer has attached. It returns false if the kernel lacks what the tool
+// needs.
 func (s *session) attached(t *testing.T) bool {
 	t.Helper()
 	for range 2400 {

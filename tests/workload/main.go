@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Workload makes activity that a test can count: so many writes of so many
-// bytes, so many opened files, and so on. It reports its pid first and the
+// Workload generates activity that a test can count, such as writes of a given
+// size or opened files. It reports its pid first and the
 // exact counts at the end, as "key value" lines.
 //
 //	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] [-linger D] [-cgroup DIR] KIND [flags of KIND]
 //	workload write -n 100 -size 64
 //
 // All activity is on the main thread (tid = pid) with bare system calls, and
-// the thread bears the name given by -comm only while it is active: a script
-// that filters on this name sees the activity and nothing of the Go runtime,
-// of the preparation or of the report.
+// the thread has the name given by -comm only while it is active: a script
+// that filters by this name sees the activity but not the Go runtime,
+// the preparation or the report.
 package main
 
 import (

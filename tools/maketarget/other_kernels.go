@@ -96,8 +96,8 @@ func events(data *targetfile.Data) []targetfile.Event {
 	return all
 }
 
-// add records what the base kernel lacks of an event, if anything. Fields of a record that
-// is described by another struct there are skipped.
+// add records the parts of an event that the base kernel lacks, if any. It skips fields whose
+// record is described by another struct in the base kernel.
 func add(found map[string]*targetfile.Event, base *targetfile.Event, ev targetfile.Event) {
 	if ev.Class == "" {
 		return

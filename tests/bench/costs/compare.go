@@ -24,7 +24,7 @@ import (
 	"btc/loader/run"
 )
 
-// more are scripts besides those of tests/bench/events, on the same system calls.
+// more are scripts in addition to those of tests/bench/events, on the same system calls.
 var more = map[string]string{
 	"two-maps":        `t:syscalls:sys_enter_getpgid { @a[pid] = count(); @b[comm] = sum(args.pid); }`,
 	"uid-gid":         `t:syscalls:sys_enter_getpgid { @[uid, gid] = count(); }`,
@@ -60,7 +60,7 @@ type compared struct {
 	loops           bool
 }
 
-// compareAll prints estimates beside costs.
+// compareAll prints estimates and measured costs side by side.
 func compareAll(w io.Writer, only []string) error {
 	table, err := cost.Default()
 	if err != nil {
@@ -101,7 +101,7 @@ func compareAll(w io.Writer, only []string) error {
 	return nil
 }
 
-// floor is the least cost that counts in a ratio, in ns: what the clock resolves.
+// floor is the smallest cost used in a ratio, in ns: the resolution of the clock.
 const floor = 2
 
 func report(w io.Writer, all []compared) {
@@ -130,7 +130,7 @@ func report(w io.Writer, all []compared) {
 		ratios[0], ratios[len(ratios)-1], ratios[len(ratios)/2], math.Exp(product/float64(len(ratios))))
 }
 
-// compareOne estimates a script and runs it.
+// compareOne estimates a script and measures it.
 func compareOne(table *cost.Table, name, text string) (compared, error) {
 	c := compared{name: name}
 	var empties []string
@@ -191,8 +191,8 @@ func compareOne(table *cost.Table, name, text string) (compared, error) {
 	return c, nil
 }
 
-// runCosts runs an object with the workload; it returns what a run of each of its programs takes, in
-// the order of the manifest.
+// runCosts runs an object with the workload. It returns the cost of a run of each of its programs,
+// in manifest order.
 func runCosts(o *object.Object, n int) ([]float64, error) {
 	before, err := programIDs()
 	if err != nil {
@@ -253,7 +253,7 @@ func runCosts(o *object.Object, n int) ([]float64, error) {
 	return costs, nil
 }
 
-// programIDs are those of the programs that this process has open, in the order of loading.
+// programIDs returns the IDs of the programs that this process has open, in the order of loading.
 func programIDs() (all []ebpf.ProgramID, err error) {
 	fds, err := filepath.Glob("/proc/self/fdinfo/*")
 	for _, fd := range fds {

@@ -24,7 +24,7 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// pinned is memory that stays where it is while programs read it.
+// pinned is memory that is not moved while programs read it.
 type pinned struct{ all [][]byte }
 
 func (p *pinned) text(b []byte) uint64 {
@@ -43,15 +43,15 @@ func (p *pinned) done() {
 	}
 }
 
-// nothing is a program without code.
+// nothing is a program without instructions.
 func nothing(typ ebpf.ProgramType) (*ebpf.Program, error) {
 	return ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: typ, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 }
 
-// target is a user program that calls a function, and one with a marker as usdt has it, and prints the ns
-// of a call of each by the fastest of many batches.
+// target is a user program that calls a plain function, and one with a usdt marker. It prints the
+// ns per call of each: the fastest of many batches.
 const target = `
 #include <stdio.h>
 #include <time.h>
@@ -74,7 +74,7 @@ int main(void) {
 	return 0;
 }`
 
-// trapCosts measures what an event costs more with a program without code attached to it.
+// trapCosts measures the additional cost of an event with an empty program attached to it.
 func (m *meter) trapCosts(t *cost.Table) error {
 	measured := map[string]float64{}
 	tracepoint, err := syscallCost(func() (*ebpf.Program, func() error, error) {
@@ -109,7 +109,7 @@ func (m *meter) trapCosts(t *cost.Table) error {
 	return nil
 }
 
-// statistics measures what switching them on adds to each run.
+// statistics measures how much enabling the statistics adds to each run.
 func (m *meter) statistics(t *cost.Table) error {
 	on, err := syscallCost(func() (*ebpf.Program, func() error, error) { return attachTracepoint("sys_enter_getpgid") })
 	if err != nil {
