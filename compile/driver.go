@@ -71,6 +71,8 @@ type Input struct {
 	// Suffix ends the names of the object's own symbols, after an underscore: letters, digits and
 	// underscores. "": the hash of the script, so that objects of several scripts can be linked.
 	Suffix string
+	// PlainNames leaves the names without a suffix, for tests that compare them.
+	PlainNames bool
 	// Compiler is the compiler's name and version for the manifest.
 	Compiler string
 
@@ -264,7 +266,7 @@ func (in Input) suffix(m *ir.Module) string {
 	switch {
 	case in.Suffix != "":
 		return "_" + in.Suffix
-	case in.For == passes.ForGadget: // its runtime finds some symbols by their names
+	case in.PlainNames, in.For == passes.ForGadget: // a gadget's runtime finds some symbols by their names
 		return ""
 	}
 	sum := sha256.Sum256([]byte(m.File + "\x00" + m.Source))

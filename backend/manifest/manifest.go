@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	"btc/backend/emit"
 	"btc/internal/manifest"
@@ -141,8 +142,12 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				TextFrom: g.TextFrom,
 			},
 		)
+		last := &out.Globals[len(out.Globals)-1]
 		if m.Suffix != "" {
-			out.Globals[len(out.Globals)-1].Symbol = m.Symbol(g.Name)
+			last.Symbol = m.Symbol(g.Name)
+		}
+		if program, symbol, ok := strings.Cut(g.Text, " "); ok && (g.Host == "uaddr" || g.Host == "uaddr_code") {
+			last.Text = m.Symbol(program) + " " + symbol
 		}
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {
 			out.Requires = append(out.Requires, "host-values")

@@ -138,10 +138,10 @@ run all begin
 	for what, want := range map[string]string{
 		"no-btf fentry":         "fentry:vfs_open: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
 		"no-btf iter":           "iter:task: this kernel has no BTF (/sys/kernel/btf/vmlinux is missing), and such programs are checked against it",
-		"no-btf task":           "pass its types with --btf FILE",
+		"no-btf task":           "supply its types with --btf FILE",
 		"no-btf kprobe":         "opened",
 		"ftrace-off kprobe":     "warning: kernel.ftrace_enabled is 0 on this machine",
-		"slow profile":          "this kernel allows at most 50 samples a second here (sysctl kernel.perf_event_max_sample_rate",
+		"slow profile":          "this kernel allows at most 50 samples per second (sysctl kernel.perf_event_max_sample_rate",
 		"no-tracefs tracepoint": "@: ", // btrun opens it by itself
 		"no-sysfs begin":        "is /sys not mounted? mount -t sysfs sysfs /sys",
 		"no-proc begin":         "is /proc not mounted? mount -t proc proc /proc",

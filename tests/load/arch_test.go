@@ -149,7 +149,7 @@ func serveBoth(t *testing.T, s *script) *compile.Output {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := compile.Compile(compile.Input{Name: s.path, Text: s.text, Target: x86, Others: []*kernel.Target{arm}, Optional: true, Verify: true})
+	out, diags := compile.Compile(compile.Input{PlainNames: true, Name: s.path, Text: s.text, Target: x86, Others: []*kernel.Target{arm}, Optional: true, Verify: true})
 	if out == nil {
 		t.Errorf("%s compiles for x86_64 only: %v", s.name, diags.Err())
 		return nil

@@ -132,7 +132,7 @@ func (s *script) compile(t *kernel.Target) {
 			s.panic = fmt.Sprintf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	in := compile.Input{Name: s.name + ".bt", Text: s.text, Target: t, Verify: true, Compiler: "btc test"}
+	in := compile.Input{PlainNames: true, Name: s.name + ".bt", Text: s.text, Target: t, Verify: true, Compiler: "btc test"}
 	s.out, s.diags = compile.Compile(in)
 	if s.out != nil {
 		in.Verify = false

@@ -172,7 +172,7 @@ func compiledFor(t *testing.T, list []*script, arch string) []*script {
 	}
 	each(list, func(s *script) {
 		o := &outs[at[s]]
-		in := compile.Input{Name: s.name + ".bt", Text: s.text, Target: x86, Others: []*kernel.Target{other}, Optional: true, Compiler: "btc test"}
+		in := compile.Input{PlainNames: true, Name: s.name + ".bt", Text: s.text, Target: x86, Others: []*kernel.Target{other}, Optional: true, Compiler: "btc test"}
 		o.out, o.diags = compile.Compile(in)
 		if o.out == nil || len(o.out.Module.Served()) < 2 {
 			in.Target, in.Others = other, nil

@@ -70,7 +70,7 @@ func TestMapMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range mapLayouts {
-		out, diags := compile.Compile(compile.Input{Name: "memory.bt", Text: "kprobe:vfs_read { " + l.script + "; }", Target: target})
+		out, diags := compile.Compile(compile.Input{PlainNames: true, Name: "memory.bt", Text: "kprobe:vfs_read { " + l.script + "; }", Target: target})
 		if out == nil {
 			t.Fatalf("%s: %v", l.script, diags.Err())
 		}
