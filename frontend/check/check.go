@@ -164,7 +164,7 @@ type report struct {
 
 // unsupported reports a construct of the language that this compiler does not support yet.
 func (c *checker) unsupported(at ast.Node, format string, args ...any) *diag.Diagnostic {
-	return c.fail(diag.NotSupported, at, "not supported yet: %s", fmt.Sprintf(format, args...))
+	return c.fail(diag.NotSupported, at, "not supported: %s", fmt.Sprintf(format, args...))
 }
 
 // header reads the C text and the config block.

@@ -78,7 +78,7 @@ func inKprobe(t *probe.Type) bool { return t.Kind == probe.Kprobe }
 var functionTable = sync.OnceValue(func() map[string]*Function {
 	table := map[string]*Function{}
 	for _, group := range [][]Function{
-		builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), futureRows(),
+		builtinRows(), stringRows(), mapRows(), outputRows(), searchRows(), hostRows(), metaRows(), unsupportedRows(),
 	} {
 		for i := range group {
 			table[group[i].Name] = &group[i]
@@ -191,8 +191,8 @@ func outputRows() []Function {
 	}
 }
 
-// futureRows are functions that are not supported yet. Each has a row so that the error names it.
-func futureRows() []Function {
+// unsupportedRows are functions of bpftrace that btc refuses. Each has a row so that the error names it.
+func unsupportedRows() []Function {
 	names := "dw_ustack " +
 		"elf_is_exe elf_info"
 	values := "args"

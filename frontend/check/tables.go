@@ -33,7 +33,7 @@ func Functions() []FunctionInfo {
 		rows []Function
 	}{
 		{"builtin", builtinRows()}, {"string", append(stringRows(), searchRows()...)}, {"host", hostRows()},
-		{"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", futureRows()},
+		{"meta", metaRows()}, {"map", mapRows()}, {"output", outputRows()}, {"other", unsupportedRows()},
 	} {
 		for _, f := range g.rows {
 			info := FunctionInfo{

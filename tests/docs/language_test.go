@@ -180,7 +180,7 @@ func moved() string {
 	return b.String()
 }
 
-// otherFunctions lists what is refused as not supported yet.
+// otherFunctions lists what is refused as not supported.
 func otherFunctions() string {
 	var names []string
 	for _, f := range check.Functions() {
