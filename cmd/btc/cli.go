@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -309,4 +311,10 @@ func helpOf(w io.Writer, root *command, words []string) int {
 func fail(format string, args ...any) int {
 	fmt.Fprintf(os.Stderr, "btc: "+format+"\n", args...)
 	return 1
+}
+
+// pattern returns a regular expression that is compiled when it is first used: most runs of btc use
+// none of them, and a run takes a few milliseconds in all.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -198,14 +198,14 @@ func compileCommand() *command {
 }
 
 func (s *scriptFlags) setSuffix(name string) error {
-	if !validSuffix.MatchString(name) {
+	if !validSuffix().MatchString(name) {
 		return fmt.Errorf("--suffix: %q is not 1 to 24 letters, digits and underscores", name)
 	}
 	s.suffix = name
 	return nil
 }
 
-var validSuffix = regexp.MustCompile(`^[A-Za-z0-9_]{1,24}$`)
+var validSuffix = pattern(`^[A-Za-z0-9_]{1,24}$`)
 
 // formats are the programs whose map formats are supported.
 func formats() []option.Choice {

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"regexp"
 
 	"btc/cmd/btc/export"
 	"btc/internal/manifest"
@@ -67,7 +66,7 @@ func exportRules() *command {
 		about: "The rules compute rates, averages and quantiles over all hosts, in total and by key. Add the file to\n" +
 			"rule_files in Prometheus' configuration.",
 		options: option.Table{{Name: "window", Value: "TIME", To: func(text string) error {
-			if !promDuration.MatchString(text) {
+			if !promDuration().MatchString(text) {
 				return fmt.Errorf("--window: %q is not a time such as 5m or 1h", text)
 			}
 			window = text
@@ -82,8 +81,8 @@ func exportRules() *command {
 	}
 }
 
-// promDuration formats a PromQL duration with a single unit.
-var promDuration = regexp.MustCompile(`^[1-9][0-9]*(s|m|h|d|w|y)$`)
+// promDuration matches a PromQL duration with a single unit.
+var promDuration = pattern(`^[1-9][0-9]*(s|m|h|d|w|y)$`)
 
 // exportMetrics writes the result of make for the metrics of an object.
 func exportMetrics(line *option.Line, make func(m *manifest.Manifest, object string) ([]byte, []string, error)) int {

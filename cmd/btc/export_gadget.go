@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"btc/cmd/btc/export"
@@ -117,7 +116,7 @@ func gadgetRef(path, image string) (name, ref string, err error) {
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
 		ref, tag = image[:i], image[i+1:]
 	}
-	if !gadgetNames.MatchString(ref) || !gadgetTags.MatchString(tag) {
+	if !gadgetNames().MatchString(ref) || !gadgetTags().MatchString(tag) {
 		return "", "", fmt.Errorf(
 			"%q is not a name of an image: use --tag with lower-case letters, digits, '.', '_', '-' and '/'",
 			image,
@@ -132,6 +131,6 @@ func gadgetRef(path, image string) (name, ref string, err error) {
 
 // Valid names and tags of images, as registries accept them.
 var (
-	gadgetNames = regexp.MustCompile(`^([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*$`)
-	gadgetTags  = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+	gadgetNames = pattern(`^([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*$`)
+	gadgetTags  = pattern(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 )

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // figure is a quantity measured several times.
@@ -228,15 +229,20 @@ func (r *result) write(dir string) error {
 
 func (r *result) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# btc against bpftrace\n\nWritten by `make bench`. Each section names the machine, the versions and the load.\n\n")
-	b.WriteString("The figures are medians, with the smallest and largest round in brackets. The ratio is btc / bpftrace.\n\n![ratios](bench.svg)\n")
+	b.WriteString("# btc against bpftrace\n\n")
+	wrap(&b, "Written by `make bench`. Each section names the machine, the versions and the load.", "")
+	b.WriteString("\n")
+	wrap(&b, "The figures are medians, with the smallest and largest round in brackets. The ratio is btc / bpftrace.", "")
+	b.WriteString("\n![ratios](bench.svg)\n")
 	for _, a := range r.Axes {
-		fmt.Fprintf(&b, "\n## %s\n\nMeasured: %s.\n\n", a.Title, a.Host)
+		fmt.Fprintf(&b, "\n## %s\n\n", a.Title)
+		wrap(&b, "Measured: "+a.Host+".", "")
+		b.WriteString("\n")
 		for _, m := range a.Mean {
-			fmt.Fprintf(&b, "* %s\n", m)
+			wrap(&b, "* "+m.String(), "  ")
 		}
 		for _, n := range a.Notes {
-			fmt.Fprintf(&b, "* %s\n", n)
+			wrap(&b, "* "+n, "  ")
 		}
 		sides := a.sides()
 		fmt.Fprintf(&b, "\n| what | unit | %s | %s | ratio |\n|---|---|---|---|---|\n", sides[0], sides[1])
@@ -249,6 +255,27 @@ func (r *result) markdown() string {
 		}
 	}
 	return b.String()
+}
+
+// wrap writes a paragraph in lines of at most 100 columns, the width of the documents; all lines but
+// the first are indented.
+func wrap(b *strings.Builder, paragraph, indent string) {
+	const columns = 100
+	line := 0
+	for i, word := range strings.Fields(paragraph) {
+		switch n := utf8.RuneCountInString(word); {
+		case i == 0:
+			line = n
+		case line+1+n > columns:
+			b.WriteString("\n" + indent)
+			line = len(indent) + n
+		default:
+			b.WriteString(" ")
+			line += 1 + n
+		}
+		b.WriteString(word)
+	}
+	b.WriteString("\n")
 }
 
 // svg draws the ratios of each axis as bars on a logarithmic scale. The line in the middle is 1;

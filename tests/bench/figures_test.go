@@ -75,3 +75,12 @@ func TestMixture(t *testing.T) {
 		t.Error("an empty program is missing, and no one told")
 	}
 }
+
+func TestWrap(t *testing.T) {
+	var b strings.Builder
+	wrap(&b, "* "+strings.Repeat("µµµµ ", 21), "  ")
+	want := "* " + strings.TrimSpace(strings.Repeat("µµµµ ", 19)) + "\n  µµµµ µµµµ\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
