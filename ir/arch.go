@@ -14,49 +14,49 @@ import (
 // host by a relocation that each loader resolves, the existence of a member of struct
 // pt_regs (arch.Arch.Marker), and the kernel drops the dead side.
 
-// archFlavour is the prefix of the types of the tests; the architecture's name follows.
-// What is after "___" is not a part of the type's name for loaders, and lets btrun find the
-// test.
-const archFlavour = "struct pt_regs___"
+// archFlavor is the prefix of the type names in architecture tests; the architecture's name
+// follows. Loaders ignore "___" and what follows it in a type name (a libbpf flavor); btrun
+// recognizes the test by it.
+const archFlavor = "struct pt_regs___"
 
-// OnArch is a relocated constant, true on the architecture.
+// OnArch returns a relocated constant, true on the architecture.
 func (b *Builder) OnArch(a *arch.Arch) *Value {
-	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavour + a.Name, Path: a.Marker}), Const(0))
+	return b.ICmp(NE, b.CORE(FieldExists, CORERef{Type: archFlavor + a.Name, Path: a.Marker}), Const(0))
 }
 
-// ArchTest is the label of the architecture that a relocation asks for.
+// ArchTest returns the label of the architecture that a relocation asks for.
 func ArchTest(ref CORERef) (label string, ok bool) {
-	name, ok := strings.CutPrefix(ref.Type, archFlavour)
+	name, ok := strings.CutPrefix(ref.Type, archFlavor)
 	if a := arch.ByName(name); ok && a != nil {
 		return a.Label, true
 	}
 	return "", false
 }
 
-// FewTrips is the trip count up to which a loop of unknown length stays in place: no kernel
-// stops it early.
+// FewTrips is the trip count up to which a loop of unknown length stays in place: with so few
+// iterations it runs to its end on every kernel.
 const FewTrips = 64
 
-// helperFlavour is the prefix of the types of the tests for helpers, as archFlavour is for
-// architectures; the helper's name follows.
-const helperFlavour = "enum bpf_func_id___"
+// helperFlavor is the prefix of the type names in helper tests; the helper's name follows. See
+// archFlavor.
+const helperFlavor = "enum bpf_func_id___"
 
-// HasHelper is a relocated constant, true where the kernel has a helper. Code that the
+// HasHelper returns a relocated constant, true where the kernel has a helper. Code that the
 // kernel drops may call helpers that it does not know; btrun removes the dead side, with
 // the subprograms that only it uses.
 func (b *Builder) HasHelper(name string) *Value {
-	return b.ICmp(NE, b.CORE(EnumvalExists, CORERef{Type: helperFlavour + name, Path: "BPF_FUNC_" + name}), Const(0))
+	return b.ICmp(NE, b.CORE(EnumvalExists, CORERef{Type: helperFlavor + name, Path: "BPF_FUNC_" + name}), Const(0))
 }
 
-// HelperTest is the helper that a relocation asks for.
+// HelperTest returns the helper that a relocation asks for.
 func HelperTest(ref CORERef) (name string, ok bool) {
-	if name, ok = strings.CutPrefix(ref.Type, helperFlavour); !ok {
+	if name, ok = strings.CutPrefix(ref.Type, helperFlavor); !ok {
 		return "", false
 	}
 	return name, true
 }
 
-// PerArch is a constant with a value for each architecture; if all are equal it is an
+// PerArch returns a constant with a value for each architecture; if all are equal it is an
 // ordinary constant.
 func (b *Builder) PerArch(arches []*arch.Arch, value func(*arch.Arch) int64) *Value {
 	var words []string
@@ -73,13 +73,13 @@ func (b *Builder) PerArch(arches []*arch.Arch, value func(*arch.Arch) int64) *Va
 	return v
 }
 
-// KernelAddr reports whether a foreign address is the kernel's.
+// KernelAddr emits a test whether p is an address in the kernel's half of the address space.
 func (b *Builder) KernelAddr(arches []*arch.Arch, p *Value) *Value {
 	tags := b.PerArch(arches, func(a *arch.Arch) int64 { return a.TagBits })
 	return b.ICmp(SLT, b.Shl(b.Cast(TI64, p), tags), Const(0))
 }
 
-// perArchRange covers the numbers of all architectures.
+// perArchRange returns the range of the constants of all architectures in sym.
 func perArchRange(sym string) Range {
 	r, found := FullRange, false
 	for word := range strings.FieldsSeq(sym) {
@@ -97,7 +97,7 @@ func perArchRange(sym string) Range {
 	return r
 }
 
-// PerArchValue parses the number of an architecture from a perarch op's symbol.
+// PerArchValue returns the constant of an architecture from the symbol of a perarch op.
 func PerArchValue(sym string, a *arch.Arch) (int64, bool) {
 	for word := range strings.FieldsSeq(sym) {
 		if name, text, ok := strings.Cut(word, "="); ok && name == a.Name {

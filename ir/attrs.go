@@ -11,15 +11,15 @@ import (
 	"unicode"
 )
 
-// Maps, globals, events, program and layout metadata print as attribute lists:
-// `(name value, flag, sub (…), list [(…), (…)], table {1: "A"})`. Attributes are
-// the exported fields in snake case, those with their zero value left out
-// (NoPos for a Pos, whose zero value prints; a struct of nothing but such). The list is found by reflection
-// on the struct, so a new field of the contract needs no printer or parser.
+// Maps, globals, events, program and layout metadata print as attribute lists: `(name value, flag,
+// sub (…), list [(…), (…)], table {1: "A"})`. Attributes are the exported fields in snake case.
+// Fields with their zero value are omitted; for a Pos that is NoPos, for a struct that all its
+// fields are omitted. The list is found by reflection on the struct, so a new field of the
+// contract needs no printer or parser.
 
 var posType = reflect.TypeFor[Pos]()
 
-// attrText prints a pointer to a struct.
+// attrText prints the struct that p points to.
 func attrText(p any) string {
 	var sb strings.Builder
 	writeStruct(&sb, reflect.ValueOf(p).Elem())
@@ -127,7 +127,7 @@ func writeTable(sb *strings.Builder, x reflect.Value) {
 	sb.WriteByte('}')
 }
 
-// attrName is the snake-case name of a field: MaxEntries is max_entries.
+// attrName returns the snake-case name of a field: MaxEntries is max_entries.
 func attrName(field string) string {
 	var sb strings.Builder
 	for i, r := range field {

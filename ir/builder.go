@@ -4,11 +4,10 @@ package ir
 
 import "slices"
 
-// Builder emits values at a point of a function: a block and an index. What it
-// emits goes before that point, which then moves past it. Pos is given to
-// everything emitted.
+// Builder emits values at a point of a function: a block and an index. New values are inserted
+// before that point, which then moves past them, and have the position Pos.
 //
-// A high op is expanded in place with Rewrite, which hands a Builder:
+// Rewrite expands high ops with a Builder:
 //
 //	p := b.Call("map_lookup_elem", TMapVal(m.Name, true), MapOperand(m.Name), key)
 //	result := b.IfValue(b.NotNull(p), TI64,
@@ -20,23 +19,23 @@ type Builder struct {
 	i     int
 }
 
-// At is a builder that emits before b.Values[i].
+// At returns a builder that emits before b.Values[i].
 func At(b *Block, i int, pos Pos) *Builder { return &Builder{Pos: pos, block: b, i: i} }
 
-// AtEnd is a builder that emits at the end of b, before its terminator.
+// AtEnd returns a builder that emits at the end of b, before its terminator.
 func AtEnd(b *Block, pos Pos) *Builder { return &Builder{Pos: pos, block: b, i: len(b.Values)} }
 
-// Func is the function built.
+// Func returns the function that the builder emits into.
 func (b *Builder) Func() *Func { return b.block.Func }
 
-// Block is the block of the point; control flow moves the point to new blocks.
+// Block returns the block of the point; control flow moves the point to new blocks.
 func (b *Builder) Block() *Block { return b.block }
 
 // SetBlock moves the point to the end of blk.
 func (b *Builder) SetBlock(blk *Block) { b.block, b.i = blk, len(blk.Values) }
 
-// Emit places a new value. Fields other than op, type and arguments are set on
-// what it returns.
+// Emit inserts a new value. The caller sets fields other than op, type and arguments on the
+// result.
 func (b *Builder) Emit(op Op, t Type, args ...*Value) *Value {
 	v := b.Func().NewValue(op, t, b.Pos, args...)
 	b.block.Insert(b.i, v)
@@ -49,10 +48,10 @@ func (b *Builder) Slot(name string, size, align int) *Value {
 	return SlotAddr(b.Func().NewSlot(name, size, align), 0)
 }
 
-// Binary is an arithmetic op of two operands; the result has x's type.
+// Binary emits an arithmetic op on two operands; the result has x's type.
 func (b *Builder) Binary(op Op, x, y *Value) *Value { return b.Emit(op, x.Type, x, y) }
 
-// Add is x + y; x may be a pointer. A slot address and constants are added at once.
+// Add returns x + y; x may be a pointer. Additions to slot addresses and of constants are folded.
 func (b *Builder) Add(x, y *Value) *Value {
 	if y.IsConst() {
 		switch {
@@ -67,28 +66,28 @@ func (b *Builder) Add(x, y *Value) *Value {
 	return b.Binary(OpAdd, x, y)
 }
 
-// AddImm is x + n; see Add.
+// AddImm returns x + n; see Add.
 func (b *Builder) AddImm(x *Value, n int64) *Value { return b.Add(x, Const(n)) }
 
-// Sub is x - y.
+// Sub returns x - y.
 func (b *Builder) Sub(x, y *Value) *Value { return b.Binary(OpSub, x, y) }
 
-// Mul is x * y.
+// Mul returns x * y.
 func (b *Builder) Mul(x, y *Value) *Value { return b.Binary(OpMul, x, y) }
 
-// And is x & y.
+// And returns x & y.
 func (b *Builder) And(x, y *Value) *Value { return b.Binary(OpAnd, x, y) }
 
-// Or is x | y.
+// Or returns x | y.
 func (b *Builder) Or(x, y *Value) *Value { return b.Binary(OpOr, x, y) }
 
-// Shl is x << y.
+// Shl returns x << y.
 func (b *Builder) Shl(x, y *Value) *Value { return b.Binary(OpShl, x, y) }
 
-// LShr is x >> y, logical.
+// LShr returns x >> y, logical.
 func (b *Builder) LShr(x, y *Value) *Value { return b.Binary(OpLShr, x, y) }
 
-// AShr is x >> y, arithmetic.
+// AShr returns x >> y, arithmetic.
 func (b *Builder) AShr(x, y *Value) *Value { return b.Binary(OpAShr, x, y) }
 
 // Extend extends the low bits of x to 64 bits as a load of kind k would. For 8 bytes and
@@ -113,22 +112,22 @@ func (b *Builder) ICmp(c Cond, x, y *Value) *Value {
 	return v
 }
 
-// IsNull is p == null.
+// IsNull returns p == null.
 func (b *Builder) IsNull(p *Value) *Value { return b.ICmp(EQ, p, Null(p.Type)) }
 
-// NotNull is p != null.
+// NotNull returns p != null.
 func (b *Builder) NotNull(p *Value) *Value { return b.ICmp(NE, p, Null(p.Type)) }
 
-// NonNull is p where it is known not to be null.
+// NonNull returns p as a non-nullable pointer; p must be known not to be null.
 func (b *Builder) NonNull(p *Value) *Value { return b.Emit(OpNonNull, p.Type.NonNull(), p) }
 
-// Select is x when c is true, else y.
+// Select returns x when c is true, else y.
 func (b *Builder) Select(c, x, y *Value) *Value { return b.Emit(OpSelect, x.Type, c, x, y) }
 
-// BoolInt is c as an integer.
+// BoolInt returns c as an integer.
 func (b *Builder) BoolInt(c *Value) *Value { return b.Emit(OpBoolInt, TI64, c) }
 
-// Cast is x as type t, without an instruction.
+// Cast returns x as type t, without an instruction.
 func (b *Builder) Cast(t Type, x *Value) *Value {
 	if x.Type == t {
 		return x
@@ -203,7 +202,7 @@ func (b *Builder) CallSub(name string, args ...*Value) *Value {
 	return v
 }
 
-// CORE is a relocated constant.
+// CORE returns a relocated constant.
 func (b *Builder) CORE(k COREKind, ref CORERef) *Value {
 	v := b.Emit(OpCORE, TI64)
 	v.Kind, v.CORE = k, ref
@@ -217,7 +216,7 @@ func (b *Builder) Global(k MemKind, name string, off int) *Value {
 	return v
 }
 
-// GlobalAddr is the address of byte off of a global; t names its section: TMapVal(".bss", false).
+// GlobalAddr returns the address of byte off of a global; t names its section: TMapVal(".bss", false).
 func (b *Builder) GlobalAddr(t Type, name string, off int) *Value {
 	v := b.Emit(OpGlobalAddr, t)
 	v.Sym, v.Imm = name, int64(off)
@@ -264,10 +263,10 @@ func (b *Builder) enter(blk *Block) { b.block, b.i = blk, 0 }
 // not reach the join; when neither does, the point is in an unreachable block.
 func (b *Builder) If(c *Value, then, els func()) { b.cond(c, then, els, false, false) }
 
-// IfCold is If with the true side laid out last: for paths that are rarely taken.
+// IfCold is like If, but lays the true side out last: for paths that are rarely taken.
 func (b *Builder) IfCold(c *Value, then func()) { b.cond(c, then, nil, true, false) }
 
-// IfElseCold is If with the false side laid out last.
+// IfElseCold is like If, but lays the false side out last.
 func (b *Builder) IfElseCold(c *Value, then, els func()) { b.cond(c, then, els, false, true) }
 
 func (b *Builder) cond(c *Value, then, els func(), thenCold, elsCold bool) {
@@ -296,8 +295,8 @@ func (b *Builder) arm(blk, rest *Block, body func()) {
 	}
 }
 
-// IfValue is If with a result of type t: a parameter of the block where both
-// sides meet.
+// IfValue is like If, and returns a value of type t: a parameter of the block where both sides
+// meet.
 func (b *Builder) IfValue(c *Value, t Type, then, els func() *Value) *Value {
 	var yes, no *Value
 	var yesEnd, noEnd *Block
@@ -355,7 +354,7 @@ func Rewrite(f *Func, lower func(b *Builder, v *Value) (result *Value, taken boo
 		}
 		for {
 			if len(waiting) > 0 && b.i == len(b.block.Values) {
-				b.block.Place(waiting[0])
+				b.block.AppendValue(waiting[0])
 				waiting = waiting[1:]
 			}
 			if b.i == len(b.block.Values) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// The control flow graph (CFG): predecessors, reverse postorder, the dominator tree, natural loops.
+
 package ir
 
 import "slices"
 
-// NumBlocks is an upper bound of the block IDs of f, for tables indexed by ID.
+// NumBlocks returns an exclusive upper bound of the block IDs of f, for tables indexed by ID.
 func (f *Func) NumBlocks() int { return f.nextBlock }
 
-// NumValues is an upper bound of the value IDs of f, for tables indexed by ID.
+// NumValues returns an exclusive upper bound of the value IDs of f, for tables indexed by ID.
 func (f *Func) NumValues() int { return f.nextValue }
 
-// NumSlots is an upper bound of the slot IDs of f.
+// NumSlots returns an exclusive upper bound of the slot IDs of f.
 func (f *Func) NumSlots() int { return f.nextSlot }
 
 // Pred is an edge into a block: Block.Term.Succs[Succ].
@@ -19,7 +21,7 @@ type Pred struct {
 	Succ  int
 }
 
-// Edge is the edge itself; its arguments may be changed in place.
+// Edge returns the edge itself; its arguments may be changed in place.
 func (p Pred) Edge() *Edge { return &p.Block.Term.Succs[p.Succ] }
 
 // Preds lists the edges into each block, indexed by Block.ID, in the order of f.Blocks. A
@@ -156,10 +158,10 @@ func (d *DomTree) interval(b *Block, n int32) int32 {
 // Reachable reports whether b can be reached from the entry.
 func (d *DomTree) Reachable(b *Block) bool { return d.number[b.ID] >= 0 }
 
-// Idom is the immediate dominator of b; nil for the entry and unreachable blocks.
+// Idom returns the immediate dominator of b; nil for the entry and unreachable blocks.
 func (d *DomTree) Idom(b *Block) *Block { return d.idom[b.ID] }
 
-// Children are the blocks whose immediate dominator is b, in reverse postorder.
+// Children returns the blocks whose immediate dominator is b, in reverse postorder.
 func (d *DomTree) Children(b *Block) []*Block { return d.children[b.ID] }
 
 // Dominates reports whether every path to b passes a; a block dominates itself.
@@ -174,7 +176,7 @@ type Loop struct {
 	Header  *Block
 	Latches []*Block // sources of the back edges
 	Blocks  []*Block // with Header, in reverse postorder
-	Parent  *Loop    // the smallest loop around this one; nil for none
+	Parent  *Loop    // the smallest loop around this one, or nil if there is none
 	Depth   int      // 1 for an outermost loop
 }
 
@@ -187,7 +189,7 @@ type LoopNest struct {
 	Irreducible bool
 }
 
-// Of is the innermost loop around b, nil for none.
+// Of returns the innermost loop around b, or nil if there is none.
 func (n *LoopNest) Of(b *Block) *Loop { return n.of[b.ID] }
 
 // Loops finds the natural loops of f; d is f's dominator tree.
@@ -226,8 +228,7 @@ func Loops(f *Func, d *DomTree) *LoopNest {
 	return n
 }
 
-// retreats reports whether an edge leads back to an earlier block: without one there are no
-// loops.
+// retreats reports whether some edge leads to an earlier block: without one there are no loops.
 func (d *DomTree) retreats() bool {
 	for _, b := range d.Order {
 		for _, e := range b.Term.Succs {

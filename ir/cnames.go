@@ -23,7 +23,7 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// CIdentifier is a name with "_" for the characters that a C identifier cannot have.
+// CIdentifier returns a name with "_" for the characters that a C identifier cannot have.
 func CIdentifier(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

@@ -40,8 +40,8 @@ func UsesOfContext(f *Func) ContextUse {
 	return c
 }
 
-// RecordField is the member of the record that a program of a system call's tracepoint reads at
-// an offset; see kernel.SyscallEnter. It is false for other programs and offsets.
+// RecordField returns the member of the record that a program of a system call's tracepoint reads at an
+// offset; see kernel.SyscallEnter. ok is false for other programs and offsets.
 func (p *Prog) RecordField(off int) (CORERef, bool) {
 	if p == nil || p.Kind != probe.Tracepoint || p.Attach.Target != "syscalls" {
 		return CORERef{}, false

@@ -14,7 +14,7 @@ import (
 type Diag struct {
 	Pos  Pos
 	Text string // one sentence, lower case, no full stop
-	Hint string // what to do; may be empty
+	Hint string // what the user can do about it; may be empty
 }
 
 func (d Diag) Error() string {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ir is btc's intermediate representation: typed SSA with block
-// parameters, one IR with two checked stages.
+// Package ir is btc's intermediate representation: typed SSA with block parameters instead of phi
+// nodes, one IR with two checked stages.
 //
 // It takes nothing (frontend/irgen fills it) and returns modules that passes rewrite,
 // interp runs, and backend turns into a BPF object. High ops come directly from the
@@ -18,5 +18,5 @@
 //
 // Files: module.go, func.go, types.go, op.go are the data structures; print.go, parse.go,
 // lex.go, attrs.go the text form (docs/ir.md); builder.go and edit.go change functions;
-// cfg.go, live.go, ranges.go analyse them; verify*.go check them.
+// cfg.go, live.go, ranges.go analyze them; verify*.go check them.
 package ir

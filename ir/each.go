@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// EachFunc calls do for each function of the module, in parallel. do may change only its
-// own function, so that the result is that of sequential calls. A panic of do is one of
-// EachFunc: of several that of the first function.
+// EachFunc calls do for each function of the module, in parallel. do may change only its own
+// function, so that the result is that of sequential calls. If do panics, EachFunc panics with the
+// same value; if it panics for several functions, with that of the first.
 func (m *Module) EachFunc(do func(i int, f *Func)) {
 	workers := min(runtime.GOMAXPROCS(0), len(m.Funcs)/fewFuncs)
 	if workers < 2 {
@@ -46,6 +46,6 @@ func (m *Module) EachFunc(do func(i int, f *Func)) {
 	}
 }
 
-// fewFuncs is the number of functions below which another thread does not pay: waking it
-// costs as much.
+// fewFuncs is the number of functions below which a second thread does not pay off: waking it
+// costs as much as it saves.
 const fewFuncs = 4

@@ -33,7 +33,7 @@ func (f *Func) Uses(use func(v **Value)) {
 	}
 }
 
-// UseCounts is the number of uses of each value, indexed by Value.ID.
+// UseCounts returns the number of uses of each value, indexed by Value.ID.
 func UseCounts(f *Func) []int {
 	n := make([]int, f.nextValue)
 	f.Uses(func(v **Value) {
@@ -48,7 +48,7 @@ func UseCounts(f *Func) []int {
 // are followed.
 type Subst map[*Value]*Value
 
-// Of is the replacement of v, v itself if it has none.
+// Of returns the replacement of v, v itself if it has none.
 func (s Subst) Of(v *Value) *Value {
 	for {
 		w, ok := s[v]
@@ -83,7 +83,7 @@ func (b *Block) Remove(i int) {
 	b.Values = slices.Delete(b.Values, i, i+1)
 }
 
-// Index is the index of v among its block's values. It panics when v is not placed.
+// Index returns the index of v among its block's values. It panics when v is not placed.
 func (v *Value) Index() int {
 	if v.Block != nil {
 		if i := slices.Index(v.Block.Values, v); i >= 0 {
@@ -153,7 +153,7 @@ func RemoveUnreachable(f *Func) bool {
 	return len(f.Blocks) < n
 }
 
-// Clone is a deep copy of f with the same IDs. Prog and inline operands are shared.
+// Clone returns a deep copy of f with the same IDs. Prog and inline operands are shared.
 func (f *Func) Clone() *Func {
 	nf := *f
 	c := cloner{values: map[*Value]*Value{}, blocks: map[*Block]*Block{}, slots: map[*Slot]*Slot{}}
@@ -210,7 +210,7 @@ func CopyBlocks(f *Func, blocks []*Block, values Subst) map[*Block]*Block {
 			nv.ID = f.nextValue
 			f.nextValue++
 			nv.Args = slices.Clone(v.Args)
-			nb.Place(&nv)
+			nb.AppendValue(&nv)
 			values[v] = &nv
 		}
 	}
@@ -280,7 +280,7 @@ func (c *cloner) operand(v *Value) *Value {
 	return &nv
 }
 
-// Clone is a copy of m whose functions, maps, globals and events may be
+// Clone returns a copy of m whose functions, maps, globals and events may be
 // changed without changing m. Layouts, Target and Meta are shared.
 func (m *Module) Clone() *Module {
 	nm := *m

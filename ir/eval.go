@@ -52,7 +52,7 @@ func EvalUnary(op Op, k MemKind, x int64) int64 {
 	panic("BUG: not a unary op: " + op.String())
 }
 
-// Extend is the result of a load of kind k whose low bits are x.
+// Extend returns the result of a load of kind k whose low bits are x.
 func (k MemKind) Extend(x int64) int64 {
 	if k == MemNone || k.Size() == 8 {
 		return x
@@ -66,6 +66,6 @@ func (k MemKind) Extend(x int64) int64 {
 
 // Eval evaluates x c y.
 func (c Cond) Eval(x, y int64) bool {
-	answer, _ := c.Decide(RangeOf(x), RangeOf(y))
-	return answer
+	result, _ := c.Decide(RangeOf(x), RangeOf(y))
+	return result
 }

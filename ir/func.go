@@ -2,9 +2,8 @@
 
 package ir
 
-// Value is an SSA value, an instruction without result (Type void), or an
-// inline operand (Op.Inline). Which of the fields an op uses is said by its row
-// in the op table.
+// Value is an SSA value, an instruction without result (Type void), or an inline operand
+// (Op.Inline). The op's row in the op table says which of the fields it uses.
 type Value struct {
 	ID   int // unique in the Func for placed values and block parameters; -1 for inline operands
 	Op   Op
@@ -89,11 +88,12 @@ type Func struct {
 	Pos    Pos
 
 	nextValue, nextBlock, nextSlot int
-	// last is the index at which NewBlockAfter last put a block: the next one is near.
+	// last is the index at which NewBlockAfter inserted the previous block: the next one is
+	// usually nearby.
 	last int
 }
 
-// Entry is the first block. Its parameters are the function's: one ctx for a program.
+// Entry returns the first block. Its parameters are the function's: one ctx for a program.
 func (f *Func) Entry() *Block { return f.Blocks[0] }
 
 // NewBlock appends an empty block.
@@ -130,12 +130,12 @@ func (b *Block) AddParam(t Type) *Value {
 // Append makes a value at the end of b.
 func (b *Block) Append(op Op, t Type, pos Pos, args ...*Value) *Value {
 	v := b.Func.NewValue(op, t, pos, args...)
-	b.Place(v)
+	b.AppendValue(v)
 	return v
 }
 
-// Place puts v, which belongs to no block, at the end of b.
-func (b *Block) Place(v *Value) {
+// AppendValue appends v, which belongs to no block, to b.
+func (b *Block) AppendValue(v *Value) {
 	v.Block = b
 	b.Values = append(b.Values, v)
 }
@@ -153,10 +153,10 @@ func (b *Block) Br(c *Value, yes, no Edge, pos Pos) {
 // Ret ends b with a return.
 func (b *Block) Ret(v *Value, pos Pos) { b.Term = Term{Kind: Ret, Arg: v, Pos: pos} }
 
-// Const is an inline i64 operand.
+// Const returns an inline i64 operand.
 func Const(n int64) *Value { return &Value{ID: -1, Op: OpConst, Type: TI64, Imm: n, Pos: NoPos} }
 
-// Bool is an inline i1 operand.
+// Bool returns an inline i1 operand.
 func Bool(x bool) *Value {
 	v := &Value{ID: -1, Op: OpConst, Type: TI1, Pos: NoPos}
 	if x {
@@ -165,20 +165,20 @@ func Bool(x bool) *Value {
 	return v
 }
 
-// Null is the inline null operand of address type t (compared with a nullable pointer).
+// Null returns the inline null operand of address type t (compared with a nullable pointer).
 func Null(t Type) *Value { return &Value{ID: -1, Op: OpConst, Type: t, Pos: NoPos} }
 
-// SlotAddr is the inline operand s+off.
+// SlotAddr returns the inline operand s+off.
 func SlotAddr(s *Slot, off int) *Value {
 	return &Value{ID: -1, Op: OpSlotAddr, Type: TStack, Slot: s, Imm: int64(off), Pos: NoPos}
 }
 
-// MapOperand is the inline reference of the map called name.
+// MapOperand returns the inline reference of the map called name.
 func MapOperand(name string) *Value {
 	return &Value{ID: -1, Op: OpMapRef, Type: TMapRef, Sym: name, Pos: NoPos}
 }
 
-// FuncOperand is the inline reference of the subprogram called name.
+// FuncOperand returns the inline reference of the subprogram called name.
 func FuncOperand(name string) *Value {
 	return &Value{ID: -1, Op: OpFuncRef, Type: TFuncRef, Sym: name, Pos: NoPos}
 }

@@ -100,7 +100,7 @@ func lexLine(s string) ([]token, error) {
 	return out, nil
 }
 
-// rawText is the content of the parentheses that follow word when it is not lexed; it also
+// rawText returns the content of the parentheses that follow word when it is not lexed; it also
 // returns the number of bytes.
 func rawText(word, rest string) (string, int) {
 	if word != "field" && word != "btf" && word != "mapval" && word != "mapkey" || !strings.HasPrefix(rest, "(") {
@@ -141,7 +141,7 @@ func (p *parser) fail(format string, args ...any) {
 	panic(parseError{fmt.Errorf("line %d: "+format, append([]any{n}, args...)...)})
 }
 
-// peek is the next token of the line.
+// peek returns the next token of the line.
 func (p *parser) peek() token {
 	if p.line < len(p.lines) && p.i < len(p.lines[p.line].tokens) {
 		return p.lines[p.line].tokens[p.i]
@@ -185,7 +185,7 @@ func (p *parser) word(what string) string {
 	return t.text
 }
 
-// text is a word or a quoted string.
+// text returns a word or a quoted string.
 func (p *parser) text() string {
 	t := p.next()
 	if t.kind != 'w' && t.kind != 's' {
@@ -215,7 +215,7 @@ func (p *parser) uint() uint64 {
 	return n
 }
 
-// count is an integer that is not negative and fits a small table.
+// count returns an integer that is not negative and fits a small table.
 func (p *parser) count(what string) int {
 	n := p.int()
 	if n < 0 || n > 1<<24 {
@@ -224,7 +224,7 @@ func (p *parser) count(what string) int {
 	return int(n)
 }
 
-// id is the number of v7, b3 or s0.
+// id returns the number of v7, b3 or s0.
 func (p *parser) id(letter byte) int {
 	t := p.next()
 	if n, ok := idOf(t, letter); ok {

@@ -7,7 +7,7 @@ import "slices"
 // ValueSet is a set of placed values and block parameters of one function.
 type ValueSet []uint64
 
-// NewValueSet is an empty set for the values of f.
+// NewValueSet returns an empty set for the values of f.
 func NewValueSet(f *Func) ValueSet { return make(ValueSet, (f.nextValue+63)/64) }
 
 // Has reports whether v is in the set; inline operands never are.
@@ -20,9 +20,10 @@ func (s ValueSet) Add(v *Value) {
 	}
 }
 
-// Liveness answers liveness queries for both ends of the reachable blocks of a function, as
-// it was when Live was called. A block's parameters are live in it, not before it; the
-// arguments of an edge are used at the end of the block the edge leaves.
+// Liveness answers liveness queries (which values have a live range that includes a block's start
+// or end) for the reachable blocks of a function, as it was when Live was called. A block's
+// parameters are live in it, not before it; the arguments of an edge are used at the end of the
+// block the edge leaves.
 //
 // It walks back from the uses of the queried values only: live sets for each block would be
 // quadratic in the length of a function.

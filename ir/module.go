@@ -30,7 +30,7 @@ type Module struct {
 	Meta    Meta
 }
 
-// Served are the architectures that the object supports; see Arches. None without a target.
+// Served returns the architectures that the object supports; see Arches. None without a target.
 func (m *Module) Served() []*arch.Arch {
 	switch {
 	case len(m.Arches) > 0:
@@ -41,11 +41,11 @@ func (m *Module) Served() []*arch.Arch {
 	return nil
 }
 
-// Symbol is the ELF symbol of something that is not the script's own map: a program, a variable, a map
+// Symbol returns the ELF symbol of something that is not the script's own map: a program, a variable, a map
 // of the compiler. Objects that are linked into one may not have the same global symbols.
 func (m *Module) Symbol(name string) string { return name + m.Suffix }
 
-// MapSymbol is the ELF symbol of a map. Maps of the script keep their names.
+// MapSymbol returns the ELF symbol of a map. Maps of the script keep their names.
 func (m *Module) MapSymbol(x *Map) string {
 	if x.Shape == ShapeIntern || x.Shape == ShapeStack {
 		return m.Symbol(x.BPF.Name)
@@ -66,7 +66,7 @@ type Meta struct {
 	Config   map[string]string // config keys that act at load or run time, with their values as strings
 	Unsafe   []UnsafeUse       // actions that need --unsafe
 	Warnings []string
-	Errors   []RuntimeError // what OpDivZero and the like refer to
+	Errors   []RuntimeError // messages that OpDivZero, OpError and similar ops refer to
 	Needs    []Need         // required kernel features that 5.10 lacks
 	// Sites are the expressions that Pos.Site counts. Empty: failing helpers are not
 	// reported.
@@ -250,9 +250,9 @@ type Map struct {
 
 	// Set by frontend/irgen: properties of the map in the language.
 	Key        *Layout  // nil for a scalar
-	KeyNames   []string // of its parts, as Fields; "" for one without a name
+	KeyNames   []string // names of the key's parts, as Fields; "" for a part without a name
 	Value      *Layout  // plain: the value; aggregations: LInt with the argument's signedness
-	MaxEntries int      // of a keyed map
+	MaxEntries int      // maximum number of elements of a keyed map
 	Declared   string   // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
 	Depth      int      // stack: most frames, 1..1024
 	User       bool     // stack: user stacks
@@ -266,7 +266,7 @@ type Map struct {
 	Cleared    bool     // the script clears or zeroes it
 	Deleted    bool     // the script deletes from it
 	Grows      bool     // plain: all that programs do is add constants above 0; set with Meta.For
-	Help, Unit string   // what a comment of the script says of it, for metrics; or ""
+	Help, Unit string   // from a comment in the script, for metrics; or ""
 
 	// Set by lowering (passes/lower-maps): the BPF map.
 	BPF BPFMap
@@ -277,7 +277,7 @@ type Map struct {
 	Updates []UpdatePos
 }
 
-// BPFMap is the kernel object behind a Map.
+// BPFMap is the BPF map that implements a Map.
 type BPFMap struct {
 	Name       string // C identifier, at most 15 bytes
 	Type       string // "array", "percpu_array", "hash", "percpu_hash", "lru_hash", "lru_percpu_hash", "ringbuf"
@@ -296,19 +296,20 @@ type BPFMap struct {
 	GenOff int
 	// Loss is this map's index among the loss counters; -1 when it cannot fill.
 	Loss int
-	// Len is not 0 for a map whose elements are counted (len): the key in the map "len" of
-	// the number of the loader's deletes; the key before it is the programs' own sum.
+	// Len is not 0 for a map whose elements are counted (len): the map "len" has the number of
+	// elements that the loader deleted at key Len, and the count of the programs at key Len-1.
 	Len int
-	// Parts means that each word of the script's value is an element of 8 bytes, whose key is the
-	// script's, padded to 8 bytes, and the number of the word (u64). Hashed means that a scalar is the
-	// element 0 (u32) of a hash. See manifest.Stored. ScriptKey and ScriptValue are then the sizes of
-	// the script's key and value in bytes.
+	// Parts means that each word of the script's value is an element of its own, 8 bytes long; its
+	// key is the script's key, padded to 8 bytes, followed by the index of the word (u64). Hashed
+	// means that a scalar is the element of a hash with key 0 (u32). For both ScriptKey and
+	// ScriptValue are the sizes in bytes of the script's key and value. See manifest.Stored.
 	Parts, Hashed          bool
 	ScriptKey, ScriptValue int
-	// Low means that the bucket of 1 of a hist also counts the numbers below it, and the last but one those
-	// of the last. See manifest.Stored.
+	// Low means that a hist counts numbers below 1 in the bucket of 1, and those of the last
+	// bucket in the one before it. See manifest.Stored.
 	Low bool
-	// Taken means that Inspektor Gadget takes the elements of the map while the object runs.
+	// Taken means that Inspektor Gadget reads and deletes the elements of the map while the object
+	// runs.
 	Taken bool
 	// Cache is the per-CPU cache of a keyed aggregation; zero if there is none.
 	Cache PerCPUCache
@@ -342,9 +343,9 @@ type Global struct {
 	Text string
 	// TextFrom is the global of the string parameter whose value is put into Text; "": none.
 	TextFrom string
-	Pos      *Pos // of the first use, with Host
+	Pos      *Pos // position of the first use, with Host
 	End      int  // column after its end, as Event.End
-	// Mark means that only the name counts: the type is a pointer to void.
+	// Mark means that only the name matters: the type is a pointer to void.
 	Mark bool
 }
 
@@ -411,7 +412,7 @@ const (
 	EvProc        EventKind = "proc" // one field: tgid seen for the first time
 )
 
-// JoinBytes is the most that a join takes of a string, its NUL included.
+// JoinBytes is the size to which join cuts each string, in bytes with the NUL.
 const JoinBytes = 1024
 
 // Event is a kind of record in the ring buffer. The record starts with the header {u32 id,
@@ -439,7 +440,7 @@ type Event struct {
 	Chain []Location
 }
 
-// Map finds a map by its name in the language, nil when there is none.
+// Map finds a map by its name in the language, or nil if there is none.
 func (m *Module) Map(name string) *Map {
 	for _, x := range m.Maps {
 		if x.Name == name {
@@ -449,7 +450,7 @@ func (m *Module) Map(name string) *Map {
 	return nil
 }
 
-// Global finds a global by name, nil when there is none.
+// Global finds a global by name, or nil if there is none.
 func (m *Module) Global(name string) *Global {
 	for _, g := range m.Globals {
 		if g.Name == name {
@@ -459,7 +460,7 @@ func (m *Module) Global(name string) *Global {
 	return nil
 }
 
-// Event finds an event by name, nil when there is none.
+// Event finds an event by name, or nil if there is none.
 func (m *Module) Event(name string) *Event {
 	for _, e := range m.Events {
 		if e.Name == name {
@@ -469,7 +470,7 @@ func (m *Module) Event(name string) *Event {
 	return nil
 }
 
-// Func finds a function by name, nil when there is none.
+// Func finds a function by name, or nil if there is none.
 func (m *Module) Func(name string) *Func {
 	for _, f := range m.Funcs {
 		if f.Name == name {
@@ -479,8 +480,8 @@ func (m *Module) Func(name string) *Func {
 	return nil
 }
 
-// MemSize is the number of bytes of an object of the layout as a key, a map value or a
-// slot: 8 for numbers, whatever their type (docs/layouts.md).
+// MemSize returns the number of bytes of an object of the layout as a key, a map value or a
+// slot: 8 for numbers, regardless of their type (docs/layouts.md).
 func (l *Layout) MemSize() int {
 	switch l.Kind {
 	case LInt, LBool, LPtr, LEnum:

@@ -78,7 +78,7 @@ type OpInfo struct {
 	Doc      string // meaning, with that of Imm and Sym
 }
 
-// Info is the op's row.
+// Info returns the op's row.
 func (op Op) Info() *OpInfo { return &Ops[op] }
 
 func (op Op) String() string { return Ops[op].Name }
@@ -104,10 +104,10 @@ var condNames = [...]string{"eq", "ne", "ult", "ule", "ugt", "uge", "slt", "sle"
 
 func (c Cond) String() string { return condNames[c] }
 
-// Negate is the condition that holds exactly when c does not.
+// Negate returns the condition that holds exactly when c does not.
 func (c Cond) Negate() Cond { return [...]Cond{NE, EQ, UGE, UGT, ULE, ULT, SGE, SGT, SLE, SLT}[c] }
 
-// Swap is the condition with its operands exchanged.
+// Swap returns the condition with its operands exchanged.
 func (c Cond) Swap() Cond { return [...]Cond{EQ, NE, UGT, UGE, ULT, ULE, SGT, SGE, SLT, SLE}[c] }
 
 // The ops.
@@ -723,7 +723,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Reads,
 		Args:   []ArgKind{PtrArg},
 		Attrs:  AImm | ASym,
-		Doc:    "the string at arg (capacity Imm) equals literal Sym",
+		Doc:    "true if the string at arg (capacity Imm) equals literal Sym",
 	},
 	OpStrEqMem: {
 		Name:   "streqmem",
@@ -731,7 +731,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Reads,
 		Args:   []ArgKind{PtrArg, PtrArg},
 		Attrs:  AImm,
-		Doc:    "the strings at both addresses are equal in their first Imm bytes or up to the first NUL",
+		Doc:    "true if the strings at both addresses are equal up to the first NUL or in their first Imm bytes",
 	},
 	OpStrLen: {
 		Name:   "strlen",
@@ -747,14 +747,14 @@ var Ops = [numOps]OpInfo{
 		Effect: Reads,
 		Args:   []ArgKind{AddrArg, IntArg},
 		Attrs:  ASym,
-		Doc:    "offset of literal Sym in the string at the first argument (its capacity, a constant, is the second), -1 where it is not there",
+		Doc:    "offset of literal Sym in the string at the first argument, -1 if it does not occur; the second argument is the string's capacity, a constant",
 	},
 	OpStrFindMem: {
 		Name:   "strfindmem",
 		Result: RI64,
 		Effect: Reads,
 		Args:   []ArgKind{AddrArg, IntArg, AddrArg, IntArg},
-		Doc:    "strfind of the string at the third argument, whose capacity is the fourth",
+		Doc:    "strfind with the string at the third argument instead of a literal; its capacity is the fourth",
 	},
 	OpStrConcat: {
 		Name:   "strconcat",
@@ -762,7 +762,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Writes,
 		Args:   []ArgKind{PtrArg, AddrArg, IntArg, AddrArg, IntArg},
 		Attrs:  AImm,
-		Doc:    "writes the strings at the second and fourth argument, one after the other, to the first; their capacities, constants, follow each. The result is cut to Imm bytes with its NUL, and bytes after the NUL are unspecified",
+		Doc:    "concatenates the strings at the second and fourth argument and writes the result to the first; the third and fifth are their capacities, constants. The result is cut to Imm bytes with its NUL; bytes after the NUL are unspecified",
 	},
 	OpMemEq: {
 		Name:   "memeq",
@@ -770,7 +770,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Reads,
 		Args:   []ArgKind{PtrArg, PtrArg},
 		Attrs:  AImm,
-		Doc:    "Imm bytes at both addresses are equal",
+		Doc:    "true if the Imm bytes at both addresses are equal",
 	},
 	OpMemCmp: {
 		Name:   "memcmp",
@@ -778,7 +778,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Reads,
 		Args:   []ArgKind{PtrArg, PtrArg},
 		Attrs:  AImm,
-		Doc:    "difference, as signed bytes, of the first that differ among Imm bytes at both addresses; 0 where all are equal",
+		Doc:    "compares Imm bytes at both addresses: the difference of the first two that differ, as signed bytes; 0 if all are equal",
 	},
 	OpReadBytes: {
 		Name:   "readbytes",
@@ -786,13 +786,13 @@ var Ops = [numOps]OpInfo{
 		Effect: Writes,
 		Args:   []ArgKind{PtrArg, IntArg, AddrArg},
 		Attrs:  AImm,
-		Doc:    "copies as many bytes as the second argument says, at most Imm, from the third address to the first; true when they could be read",
+		Doc:    "copies bytes from the third address to the first; the second argument is their number, at most Imm. True if they could be read",
 	},
 	OpMapAddr: {
 		Name:   "mapaddr",
 		Result: RGiven,
 		Args:   []ArgKind{MapArg},
-		Doc:    "kaddr of the map's struct bpf_map, as a number that can be computed with",
+		Doc:    "address of the map's struct bpf_map, as a number on which arithmetic is allowed",
 	},
 
 	OpMapGet: {
@@ -835,14 +835,14 @@ var Ops = [numOps]OpInfo{
 		Result: RI1,
 		Effect: Writes,
 		Args:   []ArgKind{MapArg, KeyArg},
-		Doc:    "deletes; true when it was there",
+		Doc:    "deletes the element; true if there was one",
 	},
 	OpMapHas: {
 		Name:   "maphas",
 		Result: RI1,
 		Effect: Reads,
 		Args:   []ArgKind{MapArg, KeyArg},
-		Doc:    "true when present",
+		Doc:    "true if the map has the element",
 	},
 	OpMapLen: {Name: "maplen", Result: RI64, Effect: Reads, Args: []ArgKind{MapArg}, Doc: "number of elements"},
 	OpElemGet: {
@@ -920,7 +920,7 @@ var Ops = [numOps]OpInfo{
 		Result: RVoid,
 		Effect: Writes,
 		Args:   []ArgKind{MapArg, IntArg, IntArg, IntArg, KeyArg},
-		Doc:    "value of an interval: the number, the time in ns, and the interval's number by the clock, which modulo the number of kept intervals ends the key",
+		Doc:    "adds a value to an interval: the value, the time in ns, and the number of the interval since the clock's start. The key ends in that number modulo the number of intervals kept",
 	},
 	OpAggGet: {
 		Name:   "aggget",
@@ -946,7 +946,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Writes,
 		Args:   []ArgKind{AddrArg},
 		Attrs:  AImm | ASym,
-		Doc:    "sends event Sym with one buffer in it: the strings that an array of Imm pointers names, up to a null pointer, each with its NUL; unreadable strings are skipped",
+		Doc:    "sends event Sym with one buffer in it: the strings that an array of Imm pointers refers to, up to a null pointer, each with its NUL; unreadable strings are skipped",
 	},
 	OpSkbOutput: {
 		Name:   "skboutput",
@@ -954,7 +954,7 @@ var Ops = [numOps]OpInfo{
 		Effect: Writes,
 		Args:   []ArgKind{PtrArg, IntArg},
 		Attrs:  AImm | ASym,
-		Doc:    "sends event Sym (time, length, offset) with so many bytes of the struct sk_buff at the first argument; Imm is the offset that the reader drops. Result: that of the helper, a uint32",
+		Doc:    "sends event Sym (time, length, offset) with the first bytes of the packet of the struct sk_buff at the first argument; the second argument is their number, and the reader drops the first Imm of them. Result: that of the helper, a uint32",
 	},
 	OpDebugf: {
 		Name:     "debugf",

@@ -27,7 +27,7 @@ func Parse(text string) (m *Module, err error) {
 	return p.m, nil
 }
 
-// MustParse is Parse for text known to be valid, in tests.
+// MustParse is like Parse, but panics on errors; for tests.
 func MustParse(text string) *Module {
 	m, err := Parse(text)
 	if err != nil {
@@ -227,7 +227,7 @@ func (p *parser) instruction(b *Block) {
 		v = p.define(id, op, t)
 	}
 	v.Mem = mem
-	b.Place(v)
+	b.AppendValue(v)
 	p.operands(v)
 	v.Pos = p.pos()
 }

@@ -127,7 +127,7 @@ func posText(p Pos) string {
 
 func (p Pos) String() string { return fmt.Sprintf("%d:%d", p.Line, p.Col) }
 
-// Text is the value's definition as in the listing of its function, without position.
+// Text returns the value's definition as in the listing of its function, without position.
 func (v *Value) Text() string {
 	if v.Op.Info().Inline {
 		return v.String()
@@ -197,7 +197,7 @@ func (v *Value) addressText(base string) string {
 	return t + "]"
 }
 
-// argText is argument i. A null that is compared takes its type from the other side.
+// argText returns the text of argument i. A null that is compared has the type of the other side.
 func (v *Value) argText(i int) string {
 	a := v.Args[i]
 	if v.Op == OpICmp && len(v.Args) == 2 && a.Op == OpConst && a.Imm == 0 && a.Type.IsAddr() &&
@@ -208,7 +208,7 @@ func (v *Value) argText(i int) string {
 	return a.String()
 }
 
-// String is the value as an operand: v7, 42, true, null:uaddr, s0+8, @x, &fn.
+// String returns the value as an operand: v7, 42, true, null:uaddr, s0+8, @x, &fn.
 func (v *Value) String() string {
 	if v == nil {
 		return "<nil>"
@@ -243,7 +243,7 @@ func constText(v *Value) string {
 	return fmt.Sprintf("%d:%s", v.Imm, v.Type)
 }
 
-// Text is the terminator as in a listing, without position.
+// Text returns the terminator as in a listing, without position.
 func (t *Term) Text() string {
 	edges := join(t.Succs, Edge.String)
 	switch t.Kind {
@@ -282,7 +282,7 @@ var coreKindNames = map[COREKind]string{
 
 func (k COREKind) String() string { return coreKindNames[k] }
 
-// word is s bare when it lexes as one word, else quoted.
+// word returns s bare when it lexes as one word, else quoted.
 func word(s string) string {
 	if isWord(s) {
 		return s

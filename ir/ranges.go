@@ -22,17 +22,17 @@ var FullRange = Range{0, math.MaxUint64, math.MinInt64, math.MaxInt64}
 // noRange is empty.
 var noRange = Range{UMin: 1}
 
-// RangeOf is the range of the single number n.
+// RangeOf returns the range of the single number n.
 func RangeOf(n int64) Range { return Range{uint64(n), uint64(n), n, n} }
 
-// URange is the range lo..hi of unsigned numbers.
+// URange returns the range lo..hi of unsigned numbers.
 func URange(lo, hi uint64) Range {
 	r := FullRange
 	r.UMin, r.UMax = lo, hi
 	return r.sync()
 }
 
-// SRange is the range lo..hi of signed numbers.
+// SRange returns the range lo..hi of signed numbers.
 func SRange(lo, hi int64) Range {
 	r := FullRange
 	r.SMin, r.SMax = lo, hi
@@ -62,7 +62,7 @@ func (r Range) sync() Range {
 	return r
 }
 
-// Join is the smallest range that holds both.
+// Join returns the smallest range that holds both.
 func (r Range) Join(q Range) Range {
 	switch {
 	case r.Empty():
@@ -73,14 +73,14 @@ func (r Range) Join(q Range) Range {
 	return Range{min(r.UMin, q.UMin), max(r.UMax, q.UMax), min(r.SMin, q.SMin), max(r.SMax, q.SMax)}
 }
 
-// Meet is the intersection; it may be empty.
+// Meet returns the intersection; it may be empty.
 func (r Range) Meet(q Range) Range {
 	return Range{max(r.UMin, q.UMin), min(r.UMax, q.UMax), max(r.SMin, q.SMin), min(r.SMax, q.SMax)}.sync()
 }
 
 // Decide returns the result of the comparison r c q if it is the same for all numbers of
 // both ranges.
-func (c Cond) Decide(r, q Range) (answer, known bool) {
+func (c Cond) Decide(r, q Range) (result, known bool) {
 	if r.Empty() || q.Empty() {
 		return false, false
 	}
@@ -104,11 +104,11 @@ func (c Cond) Decide(r, q Range) (answer, known bool) {
 	case SLE:
 		return r.SMax <= q.SMin, r.SMax <= q.SMin || r.SMin > q.SMax
 	}
-	answer, known = c.Negate().Decide(r, q) // NE, UGT, UGE, SGT, SGE
-	return !answer && known, known
+	result, known = c.Negate().Decide(r, q) // NE, UGT, UGE, SGT, SGE
+	return !result && known, known
 }
 
-// Refine is r restricted to the numbers for which r c q holds.
+// Refine returns r restricted to the numbers for which r c q holds.
 func (c Cond) Refine(r, q Range) Range {
 	if q.Empty() {
 		return r
@@ -229,7 +229,7 @@ func (rs *Ranges) speaks(v *Value, b *Block) {
 // each of which excludes a single number.
 const maxNarrow = 128
 
-// At is the range of v in block b: that of its definition, narrowed by the branches that
+// At returns the range of v in block b: that of its definition, narrowed by the branches that
 // dominate b.
 func (rs *Ranges) At(v *Value, b *Block) Range {
 	r := rs.Def(v)
@@ -246,10 +246,10 @@ func (rs *Ranges) At(v *Value, b *Block) Range {
 	return r
 }
 
-// OnEdge is the range of v when the edge is taken.
+// OnEdge returns the range of v when the edge is taken.
 func (rs *Ranges) OnEdge(v *Value, p Pred) Range { return rs.edge(rs.At(v, p.Block), v, p) }
 
-// entry is the only edge into b, if there is just one.
+// entry returns the only edge into b, if there is just one.
 func (rs *Ranges) entry(b *Block) (Pred, bool) {
 	if ps := rs.preds[b.ID]; len(ps) == 1 {
 		return ps[0], true
@@ -288,7 +288,7 @@ func (rs *Ranges) edge(r Range, v *Value, p Pred) Range {
 	return r
 }
 
-// step is a power of two that divides all values of v: the step of a loop's counter.
+// step returns a power of two that divides all values of v: the step of a loop's counter.
 func (rs *Ranges) step(v *Value) uint64 {
 	if v.Op != OpParam || v.Block == v.Block.Func.Entry() {
 		return 1
@@ -307,7 +307,7 @@ func (rs *Ranges) step(v *Value) uint64 {
 	return all & -all
 }
 
-// Def is the range of v wherever it is defined.
+// Def returns the range of v wherever it is defined.
 func (rs *Ranges) Def(v *Value) Range {
 	if v.Op == OpConst {
 		return RangeOf(v.Imm)
@@ -398,7 +398,7 @@ func (rs *Ranges) transfer(v *Value) Range {
 	return FullRange
 }
 
-// selected is the range of argument i of a select when it is chosen: the condition narrows
+// selected returns the range of argument i of a select when it is chosen: the condition narrows
 // it, as that of the resulting branch does.
 func (rs *Ranges) selected(v *Value, i int) Range {
 	r, c := rs.arg(v, i), v.Args[0]
@@ -418,7 +418,7 @@ func (rs *Ranges) selected(v *Value, i int) Range {
 	return r
 }
 
-// memRange is the range of loads of kind k.
+// memRange returns the range of loads of kind k.
 func memRange(k MemKind) Range {
 	if k == MemNone || k.Size() == 8 {
 		return FullRange
@@ -512,7 +512,7 @@ func subRange(x, y Range) Range {
 
 func subOverflows(a, b, diff int64) bool { return (a >= 0) != (b >= 0) && (diff >= 0) != (a >= 0) }
 
-// ones is the smallest 2^n-1 that is at least n.
+// ones returns the smallest 2^n-1 that is at least n.
 func ones(n uint64) uint64 {
 	if n == 0 {
 		return 0

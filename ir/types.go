@@ -49,21 +49,21 @@ var (
 	TFuncRef = Type{Kind: FuncRef}
 )
 
-// TMapVal is a pointer into a value of the map called name; nullable after a lookup.
+// TMapVal returns the type of a pointer into a value of the map called name; nullable after a lookup.
 func TMapVal(name string, nullable bool) Type {
 	return Type{Kind: MapVal, Sym: name, Nullable: nullable}
 }
 
-// TMapKey is a pointer to the key of the current element in an iteration over the map called name.
+// TMapKey returns the type of a pointer to the key of the current element in an iteration over the map called name.
 func TMapKey(name string) Type { return Type{Kind: MapKey, Sym: name} }
 
-// TRingbuf is a pointer to a reserved record of n bytes; nullable after the reserve.
+// TRingbuf returns the type of a pointer to a reserved record of n bytes; nullable after the reserve.
 func TRingbuf(n int, nullable bool) Type { return Type{Kind: Ringbuf, N: n, Nullable: nullable} }
 
-// TBTF is a trusted pointer to the kernel type called name ("struct task_struct").
+// TBTF returns the type of a trusted pointer to the kernel type called name ("struct task_struct").
 func TBTF(name string, nullable bool) Type { return Type{Kind: BTF, Sym: name, Nullable: nullable} }
 
-// NonNull is t without Nullable.
+// NonNull returns t without Nullable.
 func (t Type) NonNull() Type { t.Nullable = false; return t }
 
 // IsPtr reports whether the kernel verifier tracks values of t as pointers.
@@ -114,7 +114,7 @@ const (
 	S32
 )
 
-// Size is the width in bytes (0 for MemNone).
+// Size returns the width in bytes (0 for MemNone).
 func (k MemKind) Size() int { return [...]int{0, 1, 2, 4, 8, 1, 2, 4}[k] }
 
 // Signed reports whether a load sign-extends.
@@ -124,7 +124,7 @@ func (k MemKind) String() string {
 	return [...]string{"", "u8", "u16", "u32", "u64", "s8", "s16", "s32"}[k]
 }
 
-// MemKindOf is the kind for a size in bytes (1, 2, 4, 8) and signedness;
+// MemKindOf returns the kind for a size in bytes (1, 2, 4, 8) and signedness;
 // 8 bytes are always U64. For other sizes it is MemNone.
 func MemKindOf(size int, signed bool) MemKind {
 	for _, k := range []MemKind{U8, U16, U32, U64, S8, S16, S32} {
@@ -136,7 +136,7 @@ func MemKindOf(size int, signed bool) MemKind {
 }
 
 // Pos is a position in the script: line and column are 1-based, 0 is unknown. Stmt is the
-// index into Module.Stmts of the statement it belongs to, -1 for none. Site counts from 1
+// index into Module.Stmts of the statement it belongs to, or -1 if there is none. Site counts from 1
 // in Meta.Sites, 0 for none: it identifies the expression for which failing helpers are
 // reported.
 type Pos struct {

@@ -9,10 +9,10 @@ import (
 	"btc/internal/probe"
 )
 
-// Verify checks the module: structure, types, and the rules of the kernel verifier, plus
-// rules that keep a program from doing something else than the script says. High and core
-// ops may be mixed. The error is Diags; nil when there are none. Rules that need the Target
-// are skipped when the module has none.
+// Verify checks the module: structure, types, and the rules of the kernel verifier, plus rules
+// that keep a program from doing anything other than what the script says. High and core ops may
+// be mixed. The error is Diags; nil when there are none. Rules that need the Target are skipped
+// when the module has none.
 func Verify(m *Module) error {
 	var all Diags
 	all = append(all, verifyTables(m)...)
@@ -28,7 +28,7 @@ func Verify(m *Module) error {
 	return all
 }
 
-// VerifyStage is Verify plus, for stage Core, checks that no high op is left and that each
+// VerifyStage is like Verify, and for stage Core also checks that no high op is left and that each
 // map has its BPF form.
 func VerifyStage(m *Module, stage Stage) error {
 	var all Diags
@@ -60,7 +60,7 @@ func VerifyStage(m *Module, stage Stage) error {
 	return all
 }
 
-// Type is the row of the program's kind of probe.
+// Type returns the row of the program's kind of probe.
 func (p *Prog) Type() *probe.Type {
 	t := probe.Lookup(p.Kind)
 	if t == nil {
@@ -362,7 +362,7 @@ func assignable(to, from Type) bool {
 	return to == from || to.Nullable && to.NonNull() == from
 }
 
-// describe is a type in words for messages.
+// describe names a type in words, for messages.
 func describe(t Type) string {
 	switch {
 	case t.Nullable:

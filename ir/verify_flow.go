@@ -27,7 +27,7 @@ func (s slotBytes) clear(lo, hi int) bool {
 	return s.first() >= 0
 }
 
-// first is the first byte, -1 for none.
+// first returns the first byte, or -1 if there is none.
 func (s slotBytes) first() int {
 	for i, w := range s {
 		if w != 0 {
@@ -55,7 +55,7 @@ type slotWrite struct {
 type slotCheck struct {
 	*checker
 	written map[*Slot][]slotWrite            // in the order of c.dom.Order
-	inBlock map[*Slot]map[*Block][]slotWrite // the same, for slots that need it
+	inBlock map[*Slot]map[*Block][]slotWrite // written by block, for slots that need it
 	here    int                              // index of the current value
 }
 
@@ -84,8 +84,8 @@ func (s *slotCheck) write(slot *Slot, b *Block, lo, hi int) {
 	s.written[slot] = append(s.written[slot], slotWrite{b, s.here, lo, hi})
 }
 
-// unwritten is the first of the bytes lo..hi-1 of a slot that is unwritten on some path
-// from the entry to the current value in b, -1 for none.
+// unwritten returns the first of the bytes lo..hi-1 of a slot that is unwritten on some path
+// from the entry to the current value in b, or -1 if there is none.
 func (s *slotCheck) unwritten(slot *Slot, b *Block, lo, hi int) int {
 	need := make(slotBytes, (slot.Size+63)/64)
 	need.set(lo, hi)
@@ -117,12 +117,12 @@ func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 		}
 		s.inBlock[slot] = writes
 	}
-	type place struct {
-		b    *Block    // its start
+	type point struct {
+		b    *Block    // the start of this block
 		need slotBytes // bytes looked for before it
 	}
-	left, asked := make(slotBytes, len(need)), map[*Block]slotBytes{}
-	work := []place{{b, need}}
+	left, visited := make(slotBytes, len(need)), map[*Block]slotBytes{}
+	work := []point{{b, need}}
 	for len(work) > 0 {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
@@ -130,10 +130,10 @@ func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 			if !s.dom.Reachable(p.Block) {
 				continue
 			}
-			known := asked[p.Block]
+			known := visited[p.Block]
 			if known == nil {
 				known = make(slotBytes, len(need))
-				asked[p.Block] = known
+				visited[p.Block] = known
 			}
 			more := slices.Clone(at.need)
 			for i := range more {
@@ -150,7 +150,7 @@ func (s *slotCheck) search(slot *Slot, b *Block, need slotBytes) slotBytes {
 					left[i] |= more[i]
 				}
 			default:
-				work = append(work, place{p.Block, more})
+				work = append(work, point{p.Block, more})
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (s *slotCheck) read(v, p *Value, off, n int, what string) {
 		return
 	}
 	if i := s.unwritten(ptr.Slot, v.Block, at+off, at+off+n); i >= 0 {
-		s.at(v, "%s: byte %d of slot %s may be uninitialised", what, i, ptr.Slot.text())
+		s.at(v, "%s: byte %d of slot %s may be uninitialized", what, i, ptr.Slot.text())
 	}
 }
 
@@ -219,8 +219,8 @@ func (s *slotCheck) callWrites(v *Value) {
 	for i, a := range v.Args {
 		switch h.Args[i] {
 		case kernel.ArgMemOut:
-			// With a variable size the kernel accepts only initialised stack memory
-			// (check_mem_size_reg), so the helper initialises nothing new.
+			// With a variable size the kernel accepts only initialized stack memory
+			// (check_mem_size_reg), so the helper initializes nothing new.
 			_, fixed := s.ranges.At(v.Args[i+1], v.Block).Const()
 			if ptr := s.ranges.Resolve(a, v.Block); fixed || ptr.Slot != nil && ptr.Slot.Class == Unplaced {
 				s.wrote(v, a, 0, s.sizeOf(v, i+1))

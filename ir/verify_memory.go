@@ -10,7 +10,7 @@ import (
 
 // Pointer is a tracked pointer split into an object and a range of offsets.
 type Pointer struct {
-	Root *Value // where the arithmetic starts: a value, block parameter or slot address
+	Root *Value // value, block parameter or slot address with which the arithmetic starts
 	Slot *Slot  // when Root is the address of a slot
 	Off  Range  // bytes from the start of the object (Slot) or from Root; empty where conditions exclude each other
 }
@@ -90,7 +90,7 @@ func (p Pointer) describe() string {
 	return "the " + p.Root.Type.NonNull().String()
 }
 
-// objectSize is the size of the object, when Root points to its start.
+// objectSize returns the size of the object, when Root points to its start.
 func (c *checker) objectSize(p Pointer) (int, bool) {
 	switch {
 	case p.Slot != nil:
@@ -307,7 +307,7 @@ func isMemory(t Type) bool {
 	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == MapKey || t.Kind == Ringbuf)
 }
 
-// mapArgSize is the key or value size of the call's map, if it is already known.
+// mapArgSize returns the key or value size of the call's map, if it is already known.
 func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 	for j, k := range h.Args {
 		if k != kernel.ArgMap {
@@ -325,7 +325,7 @@ func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 	return 0, false
 }
 
-// sizeOf is the largest number of bytes that size argument i may be.
+// sizeOf returns the largest number of bytes that size argument i may be.
 func (c *checker) sizeOf(v *Value, i int) int {
 	if i >= len(v.Args) || v.Args[i].Type != TI64 {
 		return 0

@@ -28,12 +28,12 @@ func (c *checker) recordsReleased() {
 	uses := c.recordUses(recs)
 	for _, rec := range recs {
 		r := &recordCheck{
-			checker: c,
-			rec:     rec,
-			uses:    uses,
-			alias:   uses.aliases(rec),
-			in:      map[*Block]int{},
-			told:    map[any]bool{},
+			checker:  c,
+			rec:      rec,
+			uses:     uses,
+			alias:    uses.aliases(rec),
+			in:       map[*Block]int{},
+			reported: map[any]bool{},
 		}
 		r.findNear()
 		r.run()
@@ -43,11 +43,11 @@ func (c *checker) recordsReleased() {
 // recordUses tracks pointers to records.
 type recordUses struct {
 	derived [][]*Value          // by Value.ID: pointers computed from it, and block parameters that receive it
-	places  map[*Value][]*Value // values that have it as an operand
+	users   map[*Value][]*Value // values that have it as an operand
 }
 
 func (c *checker) recordUses(recs []*Value) *recordUses {
-	u := &recordUses{derived: make([][]*Value, c.f.nextValue), places: map[*Value][]*Value{}}
+	u := &recordUses{derived: make([][]*Value, c.f.nextValue), users: map[*Value][]*Value{}}
 	derive := func(from, to *Value) {
 		if from.ID >= 0 {
 			u.derived[from.ID] = append(u.derived[from.ID], to)
@@ -70,7 +70,7 @@ func (c *checker) recordUses(recs []*Value) *recordUses {
 		for _, v := range b.Values {
 			for _, a := range v.Args {
 				if all[a] {
-					u.places[a] = append(u.places[a], v)
+					u.users[a] = append(u.users[a], v)
 				}
 			}
 		}
@@ -78,7 +78,7 @@ func (c *checker) recordUses(recs []*Value) *recordUses {
 	return u
 }
 
-// aliases are the values that may point into one of the records.
+// aliases returns the values that may point into one of the records.
 func (u *recordUses) aliases(recs ...*Value) map[*Value]bool {
 	found := map[*Value]bool{}
 	for work := slices.Clone(recs); len(work) > 0; {
@@ -99,9 +99,9 @@ type recordCheck struct {
 	alias map[*Value]bool // the values that may point into the record
 	// near are the blocks from which a use of the record can be reached before it is
 	// reserved again: only there it matters that the record was released.
-	near map[*Block]bool
-	in   map[*Block]int
-	told map[any]bool
+	near     map[*Block]bool
+	in       map[*Block]int
+	reported map[any]bool
 }
 
 func (r *recordCheck) findNear() {
@@ -114,7 +114,7 @@ func (r *recordCheck) findNear() {
 		}
 	}
 	for a := range r.alias {
-		for _, v := range r.uses.places[a] {
+		for _, v := range r.uses.users[a] {
 			if v.Block != r.rec.Block || v.Index() <= r.rec.Index() {
 				add(v.Block)
 			}
@@ -151,7 +151,7 @@ func (r *recordCheck) run() {
 	}
 }
 
-// onEdge is the edge's effect on the record's state: a null test of it.
+// onEdge returns the edge's effect on the record's state: a null test of it.
 func (r *recordCheck) onEdge(p Pred) int {
 	t := &p.Block.Term
 	if t.Kind != Br || t.Arg.Op != OpICmp || t.Succs[0].To == t.Succs[1].To {
@@ -179,8 +179,8 @@ func (r *recordCheck) block(b *Block) int {
 		}
 		state = r.use(v, state)
 	}
-	if b.Term.Kind == Ret && state&recordLive != 0 && !r.told[b] {
-		r.told[b] = true
+	if b.Term.Kind == Ret && state&recordLive != 0 && !r.reported[b] {
+		r.reported[b] = true
 		r.atTerm(b, "the record reserved by %s may be neither submitted nor discarded here", r.rec.Text())
 	}
 	return state
@@ -203,8 +203,8 @@ func (r *recordCheck) use(v *Value, state int) int {
 }
 
 func (r *recordCheck) once(v *Value, format string, args ...any) {
-	if !r.told[v] {
-		r.told[v] = true
+	if !r.reported[v] {
+		r.reported[v] = true
 		r.at(v, format, args...)
 	}
 }

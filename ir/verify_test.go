@@ -109,7 +109,7 @@ b2:
 	{"read size out of bounds", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = call probe_read_kernel(s0+8, 16, 0)\n  ret v1", "bytes 8 to 24 are outside"},
 	{"unbounded size", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i64 = nsecs\n  v3:i64 = call probe_read_kernel(s0+0, v2, 0)\n  ret v1", "a size without bound"},
 	{"bounded size", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v2:i64 = nsecs\n  v4:i64 = and v2, 15\n  v3:i64 = call probe_read_kernel(s0+0, v4, 0)\n  ret v3", ""},
-	{"variable size into unwritten frame", "\n  slot s0 \"\" 16 align 8 frame -16\nb0(v0:ctx):\n  v2:i64 = nsecs\n  v4:i64 = and v2, 15\n  v3:i64 = call probe_read_kernel(s0+0, v4, 0)\n  ret v3", "may be uninitialised"},
+	{"variable size into unwritten frame", "\n  slot s0 \"\" 16 align 8 frame -16\nb0(v0:ctx):\n  v2:i64 = nsecs\n  v4:i64 = and v2, 15\n  v3:i64 = call probe_read_kernel(s0+0, v4, 0)\n  ret v3", "may be uninitialized"},
 	{"context arithmetic", "\nb0(v0:ctx):\n  v1:ctx = add v0, 8\n  ret 0", "without offset"},
 	{"context alignment", "\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+4]\n  ret 0", "not a multiple of its size"},
 	{"context end", "\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+168]\n  ret 0", "a kprobe program can load only bytes 0 to 168"},

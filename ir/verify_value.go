@@ -6,7 +6,7 @@ package ir
 // kinds of arguments, result type, map reference and key).
 type rule func(c *checker, v *Value)
 
-// generic is the rule of ops that need no more than their row.
+// generic is the rule for ops that need no checks beyond those of their row.
 func generic(*checker, *Value) {}
 
 // rules has a rule for each op that can be placed.
@@ -91,7 +91,7 @@ func (c *checker) row(v *Value) {
 	}
 }
 
-// argKinds are the kinds for n arguments: the variadic kind repeated, an absent key
+// argKinds returns the kinds for n arguments: the variadic kind repeated, an absent key
 // omitted.
 func argKinds(info *OpInfo, n int) ([]ArgKind, bool) {
 	kinds := info.Args
@@ -392,14 +392,14 @@ func ruleStrLit(c *checker, v *Value) {
 	}
 }
 
-// ruleFind wants capacities that are constants.
+// ruleFind requires capacities that are constants.
 func ruleFind(c *checker, v *Value) {
 	for i := 1; i < len(v.Args); i += 2 {
 		c.capacity(v, i)
 	}
 }
 
-// capacity wants argument i to be a constant number of bytes.
+// capacity requires argument i to be a constant number of bytes.
 func (c *checker) capacity(v *Value, i int) {
 	if n := v.Args[i]; !n.IsConst() || n.Imm < 1 || n.Imm > 1<<20 {
 		c.at(v, "argument %d is not a capacity", i+1)
@@ -418,7 +418,7 @@ func ruleMapAddr(c *checker, v *Value) {
 	}
 }
 
-// ruleTrusted wants a pointer to a type of the kernel.
+// ruleTrusted requires a pointer to a type of the kernel.
 func ruleTrusted(i int) rule {
 	return func(c *checker, v *Value) {
 		if t := v.Args[i].Type; t.Kind != BTF {
@@ -439,7 +439,7 @@ func ruleSkbOutput(c *checker, v *Value) {
 	}
 }
 
-// ruleDebugf holds the arguments to what bpf_trace_printk accepts.
+// ruleDebugf requires arguments that bpf_trace_printk accepts.
 func ruleDebugf(c *checker, v *Value) {
 	if len(v.Args) > 3 {
 		c.at(v, "%d arguments, the helper takes 3", len(v.Args))

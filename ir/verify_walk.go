@@ -24,7 +24,7 @@ func ruleRange(c *checker, v *Value) {
 	}
 }
 
-// ruleCut requires the result of rangeiter, and a message.
+// ruleCut requires the result of rangeiter and the index of a message.
 func ruleCut(c *checker, v *Value) {
 	ruleRange(c, v)
 	ruleDivZero(c, v)

@@ -43,7 +43,7 @@ type inPlace struct {
 	enter  *ir.Block // leads to the head's copy
 	join   *ir.Block // both forms end here
 	zero   *ir.Value // the number 0, unknown to the verifier
-	stops  bool      // it can end before all iterations are done
+	stops  bool      // the loop can end before all iterations are done
 }
 
 // copyLoop makes the in-place form of o's loop, without the exits of its body.
@@ -52,7 +52,7 @@ func (o *outliner) copyLoop(p *planner) {
 	c := &inPlace{values: ir.Subst{}}
 	most := p.trips[o.next]
 	c.blocks = ir.CopyBlocks(f, append([]*ir.Block{o.head}, o.region...), c.values)
-	o.place = c
+	o.inPlace = c
 	head := c.blocks[o.head]
 	for _, b := range o.region {
 		for i, v := range b.Values {
@@ -131,7 +131,7 @@ func (o *outliner) copyLoop(p *planner) {
 	c.enter.Cold = true
 }
 
-// unknown is a number that the verifier does not know. Otherwise it would verify the body
+// unknown returns a number that the verifier does not know. Otherwise it would verify the body
 // once for each value of a counter of the script, and the code after it once for each
 // length that it learns of a loop from its tests.
 func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
@@ -147,30 +147,30 @@ func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 // countInner gives the loops nested in the in-place body counters, too.
 func (o *outliner) countInner(p *planner) {
 	for _, b := range o.region {
-		nb := o.place.blocks[b]
+		nb := o.inPlace.blocks[b]
 		for i := 0; i < len(nb.Values); i++ {
 			if v := nb.Values[i]; v.Op == ir.OpRangeNext {
-				p.countTo(o.f, v, o.place)
+				p.countTo(o.f, v, o.inPlace)
 				i = -1
 			}
 		}
 	}
 }
 
-// endInPlace is a block that ends the in-place form after its last iteration.
+// endInPlace returns a block that ends the in-place form after its last iteration.
 func (o *outliner) endInPlace(cut *ir.Value) *ir.Block {
 	b := o.f.NewBlock()
 	b.Cold = true
 	at := ir.AtEnd(b, o.next.Pos)
 	o.putCarried(at)
-	at.Jump(o.place.join, cut)
+	at.Jump(o.inPlace.join, cut)
 	return b
 }
 
-// putCarried stores what the loop carries where the callback leaves it.
+// putCarried stores the loop-carried values where the callback leaves them.
 func (o *outliner) putCarried(at *ir.Builder) {
 	for _, p := range o.head.Params {
-		put(at, ir.SlotAddr(o.shared, 0), o.wordOf(p), o.place.values[p])
+		put(at, ir.SlotAddr(o.shared, 0), o.wordOf(p), o.inPlace.values[p])
 	}
 }
 
@@ -178,10 +178,10 @@ func (o *outliner) putCarried(at *ir.Builder) {
 // i of b's terminator (-1: the return), with an exit number (0: none) and with values in
 // words.
 func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, words []int) {
-	if o.place == nil {
+	if o.inPlace == nil {
 		return
 	}
-	from := o.place.blocks[b]
+	from := o.inPlace.blocks[b]
 	end := ir.AtEnd(from, from.Term.Pos)
 	if i < 0 {
 		from.Term = ir.Term{}
@@ -194,20 +194,20 @@ func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, word
 	o.putCarried(end)
 	for j, word := range words {
 		if word >= 0 {
-			put(end, ir.SlotAddr(o.shared, 0), word, o.place.values.Of(args[j]))
+			put(end, ir.SlotAddr(o.shared, 0), word, o.inPlace.values.Of(args[j]))
 		}
 	}
 	if code > 0 {
 		put(end, ir.SlotAddr(o.shared, 0), o.code, ir.Const(int64(code)))
 	}
-	end.Jump(o.place.join, ir.Const(0))
+	end.Jump(o.inPlace.join, ir.Const(0))
 }
 
-// message is the index of the message for a loop whose in-place form stopped early.
+// message returns the index of the message for a loop whose in-place form stopped early.
 func (p *planner) message(f *ir.Func, walk *ir.Value, trips uint64) int {
 	e := p.m.Meta.Errors[cutsOf(f, walk)[0].Imm]
 	e.Text = fmt.Sprintf(
-		"Loop stopped after %d iterations: this kernel verifies no more of them, and has no bpf_loop (Linux 5.17)",
+		"Loop stopped after %d iterations: this is the limit on kernels without bpf_loop (Linux 5.17)",
 		trips,
 	)
 	for i := range p.m.Meta.Errors {
@@ -333,7 +333,7 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	head.Remove(next.Index())
 	begin.Block.Remove(begin.Index())
 	head.Term = ir.Term{}
-	turn := func(b *ir.Block, last *ir.Value) *ir.Block {
+	iteration := func(b *ir.Block, last *ir.Value) *ir.Block {
 		c := ir.AtEnd(b, pos).ICmp(ir.UGE, counter, last)
 		after := f.NewBlockAfter(b)
 		b.Br(c, ir.Edge{To: done.To, Args: append([]*ir.Value(nil), done.Args...)}, ir.Edge{To: after}, pos)
@@ -341,10 +341,10 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	}
 	at := head
 	if !n.IsConst() || uint64(n.Imm) <= most {
-		at = turn(at, n)
+		at = iteration(at, n)
 	}
 	if !n.IsConst() || uint64(n.Imm) > most {
-		at = turn(at, ir.Const(int64(most)))
+		at = iteration(at, ir.Const(int64(most)))
 	}
 	at.Jump(inside, pos)
 }

@@ -8,9 +8,9 @@ import (
 	"btc/ir"
 )
 
-// loop-outlining turns each loop over a map into a call of for_each_map_elem: the
-// body of the loop becomes a static subprogram that the kernel calls for each
-// element.
+// loop-outlining is loop outlining: it turns each loop over a map into a call of
+// for_each_map_elem. The body of the loop becomes a static subprogram that the kernel calls for
+// each element.
 //
 // requires:    placed slots
 // establishes: no mapiter, mapnext or mapkey is left
@@ -26,7 +26,7 @@ import (
 //	  v8:i64 = add v3, v7
 //	  jump b1(v8)
 //	->
-//	  store.u64 [s0+0], 0                            ; v3 before the first turn
+//	  store.u64 [s0+0], 0                            ; v3 before the first iteration
 //	  v9:i64 = call for_each_map_elem(@x, &p_for1, s0+0, 0)
 //	  v3:i64 = load.u64 [s0+0]
 //	func @p_for1(v0:i64, v1:mapkey(@x), v2:mapval(@x), v3:stack)
@@ -46,7 +46,7 @@ func outlineLoops(m *ir.Module) []ir.Diag {
 	short := &planner{m: m}
 	m.EachFunc(func(_ int, f *ir.Func) { short.countShort(f) })
 	p := planLoops(m)
-	for i := 0; i < len(m.Funcs); i++ { // it grows: bodies may contain loops
+	for i := 0; i < len(m.Funcs); i++ { // m.Funcs grows: bodies may contain loops
 		f := m.Funcs[i]
 		n := 0
 		for v := firstLoop(f); v != nil; v = firstLoop(f) {
@@ -57,7 +57,7 @@ func outlineLoops(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// firstLoop is the mapnext or rangenext of an outermost loop, nil when there is none.
+// firstLoop returns the mapnext or rangenext of an outermost loop, or nil if there is none.
 func firstLoop(f *ir.Func) *ir.Value {
 	for _, b := range ir.ReversePostorder(f) {
 		for _, v := range b.Values {
@@ -86,17 +86,17 @@ type outliner struct {
 	region []*ir.Block
 	inside map[*ir.Block]bool
 
-	shared *ir.Slot // words shared by both sides
-	words  map[*ir.Value]int
-	subst  ir.Subst  // replacements of f's values in the callback
-	elem   *ir.Value // the callback's parameters
-	key    *ir.Value
-	frame  *ir.Value
-	exits  []loopExit
-	code   int // word with the number of the exit
-	m      *ir.Module
-	zero   *ir.Value // the number 0, unknown to the verifier
-	place  *inPlace  // the loop's other form, nil for none
+	shared  *ir.Slot // words shared by both sides
+	words   map[*ir.Value]int
+	subst   ir.Subst  // replacements of f's values in the callback
+	elem    *ir.Value // the callback's parameters
+	key     *ir.Value
+	frame   *ir.Value
+	exits   []loopExit
+	code    int // word with the number of the exit
+	m       *ir.Module
+	zero    *ir.Value // the number 0, unknown to the verifier
+	inPlace *inPlace  // the loop's other form, or nil if there is none
 }
 
 // loopExit is an edge out of the body other than to the next element.
@@ -129,7 +129,7 @@ func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
 		o.enterBody()
 		o.callIterator()
 		settleCut(f, o.walk, o.cut)
-		if o.place != nil {
+		if o.inPlace != nil {
 			o.countInner(p)
 		}
 	} else {
@@ -142,8 +142,8 @@ func outline(p *planner, f *ir.Func, next *ir.Value, name string) {
 // overMap distinguishes a loop over a map from one over a range.
 func (o *outliner) overMap() bool { return o.next.Op == ir.OpMapNext }
 
-// findBody finds head and body and gives the head a preheader. A loop whose elements are
-// unused is removed; then it returns false.
+// findBody finds head and body and gives the head a preheader. It removes a loop whose elements
+// are unused and returns false for it.
 func (o *outliner) findBody() bool {
 	at := o.next.Index()
 	b := o.next.Block
@@ -224,7 +224,7 @@ func (o *outliner) makeCallback(name string, p *planner) {
 			switch v := b.Values[i]; {
 			case v.Op == ir.OpAttachID: // a subprogram has no attach point of its own
 				b.Remove(i)
-				o.pre.Place(v)
+				o.pre.AppendValue(v)
 				i--
 			case v.Op == ir.OpMapKey && v.Args[0].Op == ir.OpNonNull && v.Args[0].Args[0] == o.next,
 				v.Op == ir.OpMapKey && v.Args[0] == o.next:
@@ -243,7 +243,7 @@ func (o *outliner) word() int {
 	return o.shared.Size - 8
 }
 
-// wordOf is the word for a value of f that the callback needs.
+// wordOf returns the word for a value of f that the callback needs.
 func (o *outliner) wordOf(v *ir.Value) int {
 	w, ok := o.words[v]
 	if !ok {
@@ -261,7 +261,7 @@ func put(b *ir.Builder, p *ir.Value, word int, v *ir.Value) {
 	b.Store(ir.U64, p, word, v)
 }
 
-// get is the reverse of put.
+// get returns the reverse of put.
 func get(b *ir.Builder, p *ir.Value, word int, t ir.Type) *ir.Value {
 	if t == ir.TI1 {
 		return b.ICmp(ir.NE, b.Load(ir.U64, p, word), ir.Const(0))
@@ -453,9 +453,9 @@ func (o *outliner) callIterator() {
 			}
 		}
 	}
-	if o.place != nil {
+	if o.inPlace != nil {
 		call := o.f.NewBlockAfter(o.pre)
-		at.Br(at.HasHelper(rangeHelper), call, o.place.enter)
+		at.Br(at.HasHelper(rangeHelper), call, o.inPlace.enter)
 		at = ir.AtEnd(call, pos)
 	}
 	for i, p := range o.head.Params {
@@ -477,7 +477,7 @@ func (o *outliner) callIterator() {
 	for _, p := range o.head.Params {
 		after[p] = get(at, area, o.words[p], p.Type)
 	}
-	o.goOn(at, area)
+	o.branchToExit(at, area)
 	after.Apply(o.f)
 }
 
@@ -492,29 +492,29 @@ func (o *outliner) callLoop(at *ir.Builder, area *ir.Value) *ir.Builder {
 		trips = most
 	}
 	at.Call(rangeHelper, ir.TI64, trips, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
-	if o.place == nil {
+	if o.inPlace == nil {
 		return at
 	}
 	code := ir.Const(0)
 	if all := cutsOf(o.f, o.walk); len(all) > 0 {
 		code = o.cutOfCall(at, all[0])
 	}
-	at.Jump(o.place.join, code)
-	return ir.AtEnd(o.place.join, at.Pos)
+	at.Jump(o.inPlace.join, code)
+	return ir.AtEnd(o.inPlace.join, at.Pos)
 }
 
-// cut is the loop's rangecut v after the loop.
+// cut returns the value of the loop's rangecut v after the loop.
 func (o *outliner) cut(at *ir.Builder, v *ir.Value) *ir.Value {
-	if o.place == nil {
+	if o.inPlace == nil {
 		return o.cutOfCall(at, v)
 	}
-	if n := o.walk.Args[0]; !o.place.stops && n.IsConst() && uint64(n.Imm) <= maxIterations {
+	if n := o.walk.Args[0]; !o.inPlace.stops && n.IsConst() && uint64(n.Imm) <= maxIterations {
 		return ir.Const(0)
 	}
-	return o.place.join.Params[0]
+	return o.inPlace.join.Params[0]
 }
 
-// cutOfCall is rangecut v where the loop is a call of bpf_loop.
+// cutOfCall returns the value of rangecut v if the loop is a call of bpf_loop.
 func (o *outliner) cutOfCall(at *ir.Builder, v *ir.Value) *ir.Value {
 	switch n := o.walk.Args[0]; {
 	case o.overMap(), n.IsConst() && uint64(n.Imm) <= maxIterations:
@@ -526,7 +526,7 @@ func (o *outliner) cutOfCall(at *ir.Builder, v *ir.Value) *ir.Value {
 	}
 }
 
-// unknown is v as a number that the verifier does not know. It would verify the body once
+// unknown returns v as a number that the verifier does not know. It would verify the body once
 // for each known value of a counter (6.7 and later, where a branch depends on it), and not
 // terminate.
 func (o *outliner) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
@@ -567,9 +567,9 @@ func ordered(words map[*ir.Value]int) []*ir.Value {
 	return list
 }
 
-// goOn emits the branch to the exit that the callback named, or to the one after the last
-// element.
-func (o *outliner) goOn(at *ir.Builder, area *ir.Value) {
+// branchToExit emits the branch to the exit whose number the callback stored, or to the one after
+// the last element.
+func (o *outliner) branchToExit(at *ir.Builder, area *ir.Value) {
 	done := o.head.Term.Succs[1-o.body]
 	if len(o.exits) > 0 {
 		code := at.Load(ir.U64, area, o.code)

@@ -15,9 +15,7 @@ import (
 //
 // requires:    -
 // establishes: every block is reachable; no empty block that only jumps; no
-//
-//	block whose only way in is a jump; no branch on a constant
-//
+// block whose only way in is a jump; no branch on a constant
 // invalidates: dominators, liveness, loops, ranges
 //
 //	b0(v0:ctx):
@@ -151,7 +149,7 @@ func skip(e *ir.Edge, b *ir.Block, inside []bool) bool {
 	return true
 }
 
-// passOn is an edge out of block b as seen from an edge into b that passes args.
+// passOn returns an edge out of block b as it is for an edge into b that passes args.
 func passOn(out ir.Edge, b *ir.Block, args []*ir.Value) ir.Edge {
 	n := ir.Edge{To: out.To}
 	for _, a := range out.Args {
@@ -160,7 +158,7 @@ func passOn(out ir.Edge, b *ir.Block, args []*ir.Value) ir.Edge {
 	return n
 }
 
-// through is value v of block b as seen from an edge into b that passes args.
+// through returns value v of block b as it is for an edge into b that passes args.
 func through(v *ir.Value, b *ir.Block, args []*ir.Value) *ir.Value {
 	if i := slices.Index(b.Params, v); i >= 0 && v.ID >= 0 {
 		return args[i]
@@ -169,7 +167,7 @@ func through(v *ir.Value, b *ir.Block, args []*ir.Value) *ir.Value {
 }
 
 // pullTerm replaces b's jump to an empty block by that block's return, or by its branch
-// when that is on a parameter: the truth value is then not materialised.
+// when that is on a parameter: the truth value is then not materialized.
 func pullTerm(b *ir.Block, inside []bool) bool {
 	e := b.Term.Succs[0]
 	to := e.To
@@ -210,7 +208,7 @@ func dropParams(f *ir.Func) bool {
 	return changed
 }
 
-// onlyArgument is the value that all edges pass for p; p itself, along a back edge, is
+// onlyArgument returns the value that all edges pass for p; p itself, along a back edge, is
 // ignored. A nullable parameter keeps its type.
 func onlyArgument(p *ir.Value, i int, ways []ir.Pred, subst ir.Subst) *ir.Value {
 	var only *ir.Value
@@ -241,7 +239,7 @@ func mergeBlocks(f *ir.Func) bool {
 				break // dropParams removes the parameters first
 			}
 			for _, v := range to.Values {
-				b.Place(v)
+				b.AppendValue(v)
 			}
 			b.Term = to.Term
 			b.Cold = b.Cold && to.Cold

@@ -45,7 +45,7 @@ func TestEveryCoreOpIsSelected(t *testing.T) {
 				v.Args = append(v.Args, arg)
 			}
 			v.Mem, v.Sym = ir.U32, "ktime_get_ns"
-			b.Place(v)
+			b.AppendValue(v)
 			result := v
 			if v.Type == ir.TVoid {
 				result = ir.Const(0)

@@ -65,7 +65,7 @@ func (b *bpfMap) insert(key []byte) *entry {
 	return e
 }
 
-// lookup is the address of the value for a CPU, 0 when absent.
+// lookup returns the address of the value for a CPU, 0 if absent.
 func (b *bpfMap) lookup(key []byte, cpu int) uint64 {
 	e := b.entries[string(key)]
 	if e == nil {
@@ -77,7 +77,7 @@ func (b *bpfMap) lookup(key []byte, cpu int) uint64 {
 	return e.vals[cpu]
 }
 
-// update is bpf_map_update_elem.
+// update implements bpf_map_update_elem.
 func (b *bpfMap) update(key, value []byte, flags int64, cpu int) int64 {
 	e := b.entries[string(key)]
 	switch {
@@ -125,10 +125,10 @@ func (b *bpfMap) delete(key []byte) bool {
 	return true
 }
 
-// value is the bytes at an address that lookup returned.
+// value returns the bytes at an address that lookup returned.
 func (b *bpfMap) value(addr uint64) []byte { return b.m.mem.object(addr).data }
 
-// layout is the BPF map of docs/layouts.md for a map of the language.
+// layout returns the BPF map of docs/layouts.md for a map of the language.
 func layout(x *ir.Map) ir.BPFMap {
 	b := ir.BPFMap{KeySize: 4, MaxEntries: 1, Present: -1, Gens: 1, Loss: -1, Type: "array"}
 	perCPU := false
@@ -176,7 +176,7 @@ func layout(x *ir.Map) ir.BPFMap {
 	return b
 }
 
-// buckets is the number of buckets of a histogram.
+// buckets returns the number of buckets of a histogram.
 func buckets(x *ir.Map) int {
 	if x.Shape == ir.ShapeLhist {
 		return int((x.Max-x.Min)/x.Step) + 2

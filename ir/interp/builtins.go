@@ -45,7 +45,7 @@ func builtinOps() map[ir.Op]opFunc {
 	}
 }
 
-// random is a fixed sequence (xorshift), 32 bits at a time.
+// random returns the next 32 bits of a fixed pseudo-random sequence (xorshift).
 func (k *Machine) random() int64 {
 	k.rand ^= k.rand << 13
 	k.rand ^= k.rand >> 7
@@ -53,7 +53,7 @@ func (k *Machine) random() int64 {
 	return int64(k.rand & 0xffffffff)
 }
 
-// loaderPID is tgid and tid in the loader's namespace.
+// loaderPID returns tgid and tid in the loader's namespace.
 func (in *Input) loaderPID() (pid, tid uint32) {
 	if in.NSDev != 0 {
 		return in.NSPID, in.NSTID
@@ -79,7 +79,7 @@ func (fr *frame) kind() string {
 	return fr.f.Prog.Kind
 }
 
-// ctxWord is the 8 bytes of the context at off.
+// ctxWord returns the 8 bytes of the context at off.
 func (fr *frame) ctxWord(v *ir.Value, off int) int64 {
 	return int64(getUint(fr.bytes(fr.arg(v, 0)+int64(off), 8, false)))
 }
@@ -102,13 +102,13 @@ func argument(fr *frame, v *ir.Value) int64 {
 }
 
 func retval(fr *frame, v *ir.Value) int64 {
-	if fr.kind() == probe.Fexit { // behind the arguments
+	if fr.kind() == probe.Fexit { // after the arguments
 		if fr.Module.Target == nil {
 			fr.trap("the result of a function needs a target")
 		}
 		f, ok := fr.Module.Target.Func(fr.f.Prog.Attach.Name)
 		if !ok || f.Proto == nil {
-			fr.trap("the target does not know function %s", fr.f.Prog.Attach.Name)
+			fr.trap("function %s is not in the target", fr.f.Prog.Attach.Name)
 		}
 		return fr.ctxWord(v, 8*len(f.Proto.Params))
 	}
@@ -149,8 +149,7 @@ func comm(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// stackID keeps the frames in the stack map and returns a number that finds them; 0 for an
-// empty stack.
+// stackID stores the frames in the stack map and returns their id, 0 for an empty stack.
 func stackID(fr *frame, v *ir.Value) int64 {
 	frames := fr.in.Kstack
 	if v.Op == ir.OpUstack {

@@ -58,7 +58,7 @@ func truth(b bool) int64 {
 	return 0
 }
 
-// saved reads a register as the machine's architecture keeps it.
+// saved reads a register from its offset in the context on the machine's architecture.
 func saved(fr *frame, v *ir.Value) int64 {
 	s, ok := fr.arch.Saved(v.Sym)
 	if !ok {

@@ -84,7 +84,7 @@ func action(name string, arg int) helperFunc {
 	}
 }
 
-// key is the bytes of the key argument.
+// key returns the bytes of the key argument.
 func (fr *frame) key(v *ir.Value) (*bpfMap, []byte) {
 	b := fr.mapOf(v)
 	return b, append([]byte(nil), fr.bytes(fr.arg(v, 1), b.spec.KeySize, false)...)

@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// libraryOps are the ops of the language's functions, which lower-library expands.
+// libraryOps returns the ops of the language's functions, which lower-library expands.
 func libraryOps() map[ir.Op]opFunc {
 	return map[ir.Op]opFunc{
 		ir.OpStrLen: func(fr *frame, v *ir.Value) int64 { return int64(len(fr.text(v, 0, v.Imm))) },
@@ -64,14 +64,14 @@ func libraryOps() map[ir.Op]opFunc {
 	}
 }
 
-// text is the string at an argument, of which so many bytes with the NUL are read;
-// "" where it cannot be read.
+// text returns the string at an argument, of which at most capacity bytes are read, NUL included; "" if
+// it cannot be read.
 func (fr *frame) text(v *ir.Value, arg int, capacity int64) string {
 	s, _ := fr.mem.str(uint64(fr.arg(v, arg)), int(capacity), fr.user(v.Args[arg].Type, fr.arg(v, arg)))
 	return string(s)
 }
 
-// cString is the string at one of our addresses.
+// cString returns the string at an address of the machine's own memory.
 func (fr *frame) cString(addr int64) string { return string(fr.ownString(addr, 1<<20)) }
 
 // helperError records that a helper failed with EFAULT, in scripts compiled for that.
@@ -84,7 +84,7 @@ func (fr *frame) helperError(v *ir.Value, helper string) {
 func readBytes(fr *frame, v *ir.Value) int64 {
 	n := int(fr.arg(v, 1))
 	if n < 0 || int64(n) > v.Imm {
-		fr.trap("%d bytes are read, not at most %d", n, v.Imm)
+		fr.trap("read of %d bytes, the limit is %d", n, v.Imm)
 	}
 	to := fr.bytes(fr.arg(v, 0), n, true)
 	from := fr.readable(v.Args[2].Type, fr.arg(v, 2), n)
@@ -101,7 +101,7 @@ func readBytes(fr *frame, v *ir.Value) int64 {
 	return 1
 }
 
-// probeName writes what a map with the names holds, as the loader fills it.
+// probeName writes the name from the map "probe_names", which the loader fills.
 func probeName(fr *frame, v *ir.Value) int64 {
 	to := fr.bytes(fr.arg(v, 0), int(v.Imm), true)
 	clearBytes(to)
@@ -129,13 +129,13 @@ func (fr *frame) trace(format string, args []*ir.Value, arg func(i int) int64) {
 	fr.Actions = append(fr.Actions, fmt.Sprintf("debugf(%q, %s)", format, strings.Join(words, ", ")))
 }
 
-// path writes a path that names the address of the struct path.
+// path writes a path made of the address of the struct path.
 func (fr *frame) path(to int64, n int, at int64) int64 {
 	s := append([]byte(fmt.Sprintf("/at/%x", uint64(at))), 0)
 	return int64(copy(fr.bytes(to, n, true), bytes.Clone(s)))
 }
 
-// cookie is a number that tells sockets apart.
+// cookie returns a number that identifies a socket.
 func cookie(at int64) int64 { return at ^ 0x5eed }
 
 func (fr *frame) skbOutput(skb int64, length, offset uint64) {

@@ -171,7 +171,7 @@ func (fr *frame) trap(format string, args ...any) {
 	panic(t)
 }
 
-// val is the value of an operand; addresses are numbers.
+// val returns the value of an operand; addresses are numbers.
 func (fr *frame) val(v *ir.Value) int64 {
 	switch v.Op {
 	case ir.OpConst:
@@ -184,10 +184,10 @@ func (fr *frame) val(v *ir.Value) int64 {
 	return fr.vals[v.ID]
 }
 
-// arg is operand i of the current value.
+// arg returns operand i of v.
 func (fr *frame) arg(v *ir.Value, i int) int64 { return fr.val(v.Args[i]) }
 
-// poison fills new slots, to expose reads of uninitialised memory.
+// poison fills new slots, to expose reads of uninitialized memory.
 const poison = 0xa5
 
 // call runs a function with its entry parameters.

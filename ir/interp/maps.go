@@ -49,7 +49,7 @@ type cell struct {
 	b     *bpfMap
 	key   []byte
 	cpu   int
-	value []byte // nil when there is no such element
+	value []byte // nil if there is no such element
 }
 
 // cellOf finds the element that v accesses; keyArg is the index of its key.
@@ -68,7 +68,7 @@ func (fr *frame) cellOf(v *ir.Value, keyArg int) *cell {
 	return c
 }
 
-// generation is the current slot of a scalar (docs/layouts.md, two slots).
+// generation returns the current slot of a scalar (docs/layouts.md, two slots).
 func (b *bpfMap) generation() uint64 {
 	if b.spec.Gens != 2 {
 		return 0
@@ -108,7 +108,7 @@ func (c *cell) present() bool {
 	return false
 }
 
-// word is 8 bytes of the value, counted from its start.
+// word returns the 8 bytes at an offset of the value.
 func (c *cell) word(off int) []byte { return c.value[off : off+8] }
 
 func (c *cell) add(off int, n int64) {
@@ -116,7 +116,7 @@ func (c *cell) add(off int, n int64) {
 	putUint(w, getUint(w)+uint64(n))
 }
 
-// object is the value proper.
+// object returns the value proper.
 func (c *cell) object() []byte { return c.value[c.b.spec.ValueOff:] }
 
 // set marks a scalar as set.
@@ -201,7 +201,7 @@ func (c *cell) extreme(n int64, better func(a, b int64) bool) {
 	putUint(c.word(0), 1)
 }
 
-// histBucket is the bucket of a log2 histogram with k bits.
+// histBucket returns the bucket of a log2 histogram with k bits.
 func histBucket(v int64, k int) int {
 	n := int64(1) << k
 	switch {
@@ -224,7 +224,7 @@ func lhistBucket(v int64, x *ir.Map) int {
 	return int((v-x.Min)/x.Step) + 1
 }
 
-// number is a scalar value as its type extends it.
+// number returns a scalar value, extended as its type requires.
 func (c *cell) number() int64 {
 	l := c.b.def.Value
 	return extend(ir.MemKindOf(l.Size, l.Signed), int64(getUint(c.object()[:8])))
@@ -306,7 +306,7 @@ func aggGet(fr *frame, v *ir.Value) int64 {
 	return c.read()
 }
 
-// read is the aggregation of an element as the script reads it.
+// read returns the aggregation of an element as the script reads it.
 func (c *cell) read() int64 {
 	a := c.b.total(c.b.entries[string(c.key)])
 	switch c.b.def.Shape {

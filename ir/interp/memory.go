@@ -30,7 +30,7 @@ func (m *memory) alloc(name string, data []byte) uint64 {
 	return firstAddr + uint64(len(m.objects)-1)*stride
 }
 
-// mark is a point to release to.
+// mark returns a point to release to.
 func (m *memory) mark() int { return len(m.objects) }
 
 // release forgets the frame objects made since the mark. Map values made since then stay.
@@ -45,10 +45,10 @@ func (m *memory) release(mark int) {
 	}
 }
 
-// keep distinguishes objects of the machine from objects of a call.
+// keep marks the current objects as objects of the machine, which release does not free.
 func (o *object) keep() bool { return len(o.name) > 3 && (o.name[:3] == "map" || o.name[:3] == "rec") }
 
-// object is the object that holds the address; nil for none.
+// object returns the object that holds the address, or nil if there is none.
 func (m *memory) object(addr uint64) *object {
 	i := (addr - firstAddr) / stride
 	if addr < firstAddr || i >= uint64(len(m.objects)) {
@@ -152,7 +152,7 @@ func clearBytes(b []byte) {
 	}
 }
 
-// cstring is b up to its NUL.
+// cstring returns b up to its NUL.
 func cstring(b []byte) []byte {
 	for i, c := range b {
 		if c == 0 {

@@ -11,7 +11,7 @@ import (
 	"btc/ir"
 )
 
-// State is all that can be observed of a machine: each nonempty map of the script with its
+// State returns all that can be observed of a machine: each nonempty map of the script with its
 // elements by meaning, sorted, then events and actions.
 func (k *Machine) State() []string {
 	var lines []string
@@ -51,7 +51,7 @@ func (b *bpfMap) lines() []string {
 	return lines
 }
 
-// withCaches is a hash's elements together with the per-CPU caches, which count as further
+// withCaches returns a hash's elements together with the per-CPU caches, which count as further
 // CPUs.
 func (b *bpfMap) withCaches() map[string]*entry {
 	t := &b.spec.Cache
@@ -83,7 +83,7 @@ func (b *bpfMap) withCaches() map[string]*entry {
 	return all
 }
 
-// elementText is the value's meaning; false when a scalar is not set.
+// elementText returns the value's meaning; false when a scalar is not set.
 func (b *bpfMap) elementText(e *entry) (string, bool) {
 	scalar := b.def.Key == nil
 	a := b.total(e)
@@ -110,7 +110,7 @@ func (b *bpfMap) elementText(e *entry) (string, bool) {
 	return "", false
 }
 
-// seriesText is each CPU's value, meta and interval.
+// seriesText formats each CPU's value, meta and interval.
 func (b *bpfMap) seriesText(e *entry) string {
 	var parts []string
 	for cpu, addr := range e.vals {

@@ -80,7 +80,7 @@ func join(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// memSize is the size of the object at addr: a string may be in a smaller
+// memSize returns the size of the object at addr: a string may be in a smaller
 // slot than the field has room for.
 func (fr *frame) memSize(l *ir.Layout, addr int64) int {
 	n := l.MemSize()
@@ -119,7 +119,7 @@ func (fr *frame) record(b []byte) {
 	fr.event(e.Kind, e.Name, fields)
 }
 
-// variable is the text of a string or buffer in a record's tail.
+// variable formats a string or buffer in a record's tail.
 func variable(l *ir.Layout, b []byte) string {
 	if l.Kind == ir.LString {
 		return strconv.Quote(string(cstring(b)))
@@ -171,7 +171,7 @@ func (k *Machine) decode(l *ir.Layout, b []byte) string {
 	return itoa(n)
 }
 
-// frames prints the stack that a number identifies.
+// frames prints the stack with an id.
 func (k *Machine) frames(l *ir.Layout, b []byte) string {
 	id := getUint(b[:8])
 	m := k.maps[l.Stack]

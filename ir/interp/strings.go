@@ -34,7 +34,7 @@ func memoryOps() map[ir.Op]opFunc {
 	}
 }
 
-// readable returns n bytes that a read of an address of type t finds, nil for none.
+// readable returns n bytes that a read of an address of type t finds, or nil if there is none.
 func (fr *frame) readable(t ir.Type, addr int64, n int) []byte {
 	switch {
 	case fr.user(t, addr):
@@ -107,7 +107,7 @@ func str(fr *frame, v *ir.Value) int64 {
 	return int64(n + 1)
 }
 
-// ownString is the string at an address of the machine's memory, at most limit bytes of it.
+// ownString returns the string at an address of the machine's memory, at most limit bytes of it.
 func (fr *frame) ownString(addr int64, limit int) []byte {
 	o := fr.mem.object(uint64(addr))
 	if o == nil {

@@ -52,11 +52,11 @@ func walkOps() map[ir.Op]opFunc {
 	}
 }
 
-// walkOf is the iteration whose number is an argument.
+// walkOf returns the iteration whose number is an argument.
 func (fr *frame) walkOf(v *ir.Value, arg int) *walk {
 	n := fr.arg(v, arg)
 	if n < 0 || n >= int64(len(fr.walks)) {
-		fr.trap("no walk %d", n)
+		fr.trap("no iteration with number %d", n)
 	}
 	return fr.walks[n]
 }
@@ -72,7 +72,7 @@ func mapNext(fr *frame, v *ir.Value) int64 {
 	return 0
 }
 
-// elemOf is the element whose value the last argument points to. A deleted one is not
+// elemOf returns the element whose value the last argument points to. A deleted one is not
 // found; no test needs it.
 func (fr *frame) elemOf(v *ir.Value) *cell {
 	elem := v.Args[len(v.Args)-1]

@@ -29,7 +29,7 @@ type Context struct {
 	Typed   bool // slots that are pointers carry their BTF type and may be dereferenced
 }
 
-// ContextOf is the context of programs of a type on an architecture.
+// ContextOf returns the context of programs of a type on an architecture.
 func ContextOf(p probe.Program, a *arch.Arch) Context {
 	const any = 1 | 2 | 4 | 8
 	c := Context{Program: p, Form: p.Context(), Sizes: any}
@@ -45,7 +45,8 @@ func ContextOf(p probe.Program, a *arch.Arch) Context {
 	case probe.ProgFexit:
 		c.Limit, c.Sizes, c.Typed = 8*(MaxArgs+1), 8, true
 	case probe.ProgPerfEvent:
-		// In the register part the kernel takes 8-byte loads only; 8 is right everywhere.
+		// The kernel accepts only 8-byte loads of the registers; 8 is right for the other fields,
+		// too.
 		c.Limit, c.Sizes = a.RegsSize+16, 8
 	}
 	return c

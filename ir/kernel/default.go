@@ -28,12 +28,12 @@ var (
 	defaultRISCV64 string
 )
 
-// embedded is the file of an architecture. All but the first are deltas to the first.
+// embedded returns the file of an architecture. All but the first are deltas to the first.
 func embedded(a *arch.Arch) string {
 	return map[string]string{"x86_64": defaultX86, "aarch64": defaultARM64, "riscv64": defaultRISCV64}[a.Name]
 }
 
-// Default is the embedded target for an architecture (a name that arch.ByName knows). It
+// Default returns the embedded target for an architecture (a name that arch.ByName knows). It
 // fails where none is embedded. Each call makes a new Target.
 func Default(name string) (*Target, error) {
 	a, first := arch.ByName(name), arch.All()[0]
@@ -51,5 +51,5 @@ func Default(name string) (*Target, error) {
 	return fromFile(targetfile.OpenOver(bytesOf(embedded(a)), base))
 }
 
-// bytesOf are the bytes of an embedded file, which a File never writes to.
+// bytesOf returns the bytes of an embedded file, which a File never writes to.
 func bytesOf(file string) []byte { return unsafe.Slice(unsafe.StringData(file), len(file)) }

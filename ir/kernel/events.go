@@ -70,7 +70,7 @@ type Function struct {
 // The record that programs of system call tracepoints read is not the one of the format file: the
 // kernel fills a struct syscall_tp_t for them (perf_call_bpf_enter and perf_call_bpf_exit in
 // kernel/trace/trace_syscalls.c), which BTF has twice, with the arguments and with the result. Its
-// first member is 8 bytes before 6.7, whatever the length of struct trace_entry, and a struct
+// first member is 8 bytes before 6.7, regardless of the length of struct trace_entry, and a struct
 // trace_entry since. What is after "___" is not a part of a type's name for loaders.
 const (
 	SyscallEnter = "syscall_tp_t___enter"
@@ -95,7 +95,7 @@ func (t *Target) syscallRecord(name string) (*Type, bool) {
 	return &Type{Kind: Struct, Name: name, Size: size, t: t}, size > 0
 }
 
-// recordMember is a member of syscallRecord's struct.
+// recordMember returns a member of syscallRecord's struct.
 func (typ *Type) recordMember(name string) (Field, bool) {
 	var text string
 	off := RecordArgs
@@ -193,7 +193,7 @@ func (t *Target) syscallInfo(name string) (targetfile.Syscall, bool) {
 	return rec, ok
 }
 
-// MemberName is the name, in a tracepoint's BTF struct, of the field that the
+// MemberName returns the name, in a tracepoint's BTF struct, of the field that the
 // format file calls name and gives the type ctype.
 func MemberName(name, ctype string) string { return targetfile.MemberName(name, ctype) }
 
@@ -319,7 +319,7 @@ func (t *Target) syscallEvents() []string {
 	return all
 }
 
-// Struct is the event's class struct, nil when BTF has none.
+// Struct returns the event's class struct, nil when BTF has none.
 func (ev *TraceEvent) Struct() *Type {
 	if ev.Class == "" || len(ev.Fields) == 0 {
 		return nil
@@ -347,7 +347,7 @@ func (ev *TraceEvent) SuggestField(name string) string {
 	return spell.Nearest(name, names)
 }
 
-// Type is the type of the field's value: that of the class struct's member, or the type in
+// Type returns the type of the field's value: that of the class struct's member, or the type in
 // the format file. For DataLoc and RelLoc fields it is an array of the element type with
 // Len 0 (the length comes with the data). It is nil when neither names a type that the
 // target has.

@@ -45,8 +45,9 @@ func (typ *Type) members(see func(m Member, bit int, path []int) bool) bool {
 	return walk(typ, 0, nil)
 }
 
-// place computes the storage unit of a member at bit offset bit.
-func place(m Member, bit int, path []int) Field {
+// locate makes the Field of a member at bit offset bit. For a bitfield it computes the storage
+// unit.
+func locate(m Member, bit int, path []int) Field {
 	f := Field{Name: m.Name, Type: m.Type(), Offset: bit / 8, Path: path}
 	if m.BitSize > 0 {
 		unit := max(1, f.Type.Size)
@@ -57,7 +58,7 @@ func place(m Member, bit int, path []int) Field {
 	return f
 }
 
-// Access is the CO-RE access string of the field, counted from a pointer to
+// Access returns the CO-RE access string of the field, counted from a pointer to
 // the searched struct: "0:3:1".
 func (f Field) Access() string {
 	var b strings.Builder

@@ -8,23 +8,23 @@ import "btc/internal/probe"
 type ArgKind uint8
 
 const (
-	ArgAny         ArgKind = iota // any initialised scalar or pointer: the kernel does not check it
+	ArgAny         ArgKind = iota // any initialized scalar or pointer: the kernel does not check it
 	ArgCtx                        // the program's context, unmodified
 	ArgMap                        // a map
-	ArgMapKey                     // pointer to a key of initialised bytes (stack, map value, ring buffer record)
-	ArgMapValue                   // pointer to the map's value size of initialised bytes
-	ArgMem                        // pointer to initialised bytes; the next argument is their number
-	ArgMemOrNull                  // the same, or 0
-	ArgMemOut                     // pointer to bytes to write, perhaps uninitialised; size in the next argument
+	ArgMapKey                     // pointer to a key of initialized bytes (stack, map value, ring buffer record)
+	ArgMapValue                   // pointer to the map's value size of initialized bytes
+	ArgMem                        // pointer to initialized bytes; the next argument is their number
+	ArgMemOrNull                  // as ArgMem, or 0
+	ArgMemOut                     // pointer to bytes to write, perhaps uninitialized; size in the next argument
 	ArgSize                       // number of bytes of the pointer before it, known to be 1 or more and bounded
-	ArgSizeOrZero                 // the same, may be 0
+	ArgSizeOrZero                 // as ArgSize, but may be 0
 	ArgAllocSize                  // constant number of bytes to allocate
 	ArgRecord                     // ring buffer record, at its start; the call releases it
 	ArgFunc                       // subprogram (callback)
 	ArgStackOrNull                // pointer into the stack, or 0
 	ArgConstStr                   // pointer to a zero-terminated string in a frozen read-only map
 	ArgBTF                        // typed kernel pointer (struct named in the helper's row)
-	ArgMemInOut                   // pointer to initialised bytes that the helper overwrites; size in the next argument
+	ArgMemInOut                   // pointer to initialized bytes that the helper overwrites; size in the next argument
 )
 
 // ResultKind is what a helper returns in R0.
@@ -70,9 +70,9 @@ type Helper struct {
 	Since  Version
 	Args   []ArgKind
 	Result ResultKind
-	Struct string // of ArgBTF or ResultBTF
-	// Progs are the kinds of programs that may call it on the newest kernels; a kernel may be built or locked down without
-	// probe_write_user and override_return.
+	Struct string // struct that ArgBTF or ResultBTF points to
+	// Progs are the kinds of programs that may call it on the newest kernels; a kernel may be built or locked down
+	// without probe_write_user and override_return.
 	Progs ProgSet
 	GPL   bool // only from programs with a GPL-compatible license
 }

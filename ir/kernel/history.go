@@ -132,9 +132,9 @@ var spellings = [...]Spelling{
 	{"page", []string{"index", "__folio_index"}},                                // 6.16
 }
 
-// onTheWay are the types of intermediate members of a path: a target without them cannot
+// intermediate are the types of the intermediate members of a path: a target without them cannot
 // resolve it.
-var onTheWay = map[string]string{
+var intermediate = map[string]string{
 	"bio.bi_bdev":             "struct block_device *",
 	"request_queue.disk":      "struct gendisk *",
 	"gendisk.bdi":             "struct backing_dev_info *",
@@ -155,7 +155,7 @@ var optional = map[string]string{
 	"rq.scx":          "struct scx_rq",
 }
 
-// OtherPaths are the other paths, on some kernels or on all, of the value at a path of
+// OtherPaths returns the other paths, on some kernels or on all, of the value at a path of
 // members of a kernel struct; nil for members that never change.
 func OtherPaths(tag, path string) []string {
 	for _, s := range spellings {
@@ -166,8 +166,8 @@ func OtherPaths(tag, path string) []string {
 	return nil
 }
 
-// LeadsOn reports whether a path of members is a prefix, up to a "." or "->", of a path
-// that OtherPaths knows.
+// LeadsOn reports whether a path of members is a prefix, up to a "." or "->", of a path that
+// OtherPaths knows.
 func LeadsOn(tag, path string) bool {
 	for _, s := range spellings {
 		for _, p := range s.Paths {
@@ -180,7 +180,7 @@ func LeadsOn(tag, path string) bool {
 	return false
 }
 
-// Successors are the paths, among those that this kernel has, of the values whose path
+// Successors returns the paths, among those that this kernel has, of the values whose path
 // began with the member of a struct.
 func (typ *Type) Successors(member string) []string {
 	var all []string
@@ -213,7 +213,7 @@ func (typ *Type) own(name string) (f Field, ok bool) {
 	}
 	missed := typ.Resolve().members(func(m Member, bit int, path []int) bool {
 		if m.Name == name {
-			f = place(m, bit, slices.Clone(path))
+			f = locate(m, bit, slices.Clone(path))
 		}
 		return m.Name != name
 	})
@@ -261,7 +261,7 @@ func (typ *Type) spelledMember(name string) (Field, bool) {
 			return Field{Name: name, Type: f.Type, Offset: f.Offset}, true
 		}
 	}
-	text := onTheWay[typ.Name+"."+name]
+	text := intermediate[typ.Name+"."+name]
 	if text == "" {
 		text = optional[typ.Name+"."+name]
 	}
@@ -288,7 +288,7 @@ func (typ *Type) wrapped(name string) (f Field, ok bool) {
 						t:       typ.t,
 						Members: []Member{{Name: inner, t: typ.t, ref: m.ref}},
 					}
-					f, ok = place(m, bit, slices.Clone(path)), true
+					f, ok = locate(m, bit, slices.Clone(path)), true
 					f.Name, f.Type = name, around
 				}
 				return !ok

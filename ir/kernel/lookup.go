@@ -234,7 +234,7 @@ func (t *Target) Iters() []string {
 	})
 }
 
-// IterOverMap is what an iterator that needs a map of another program visits, "" for other
+// IterOverMap returns what an iterator that needs a map of another program visits, "" for other
 // kinds.
 func IterOverMap(kind string) string { return hostinfo.IterOverMap[kind] }
 
@@ -271,7 +271,7 @@ func (t *Target) typeNames(k targetfile.Kind, prefix, pattern string) []string {
 	return all
 }
 
-// literal is the pattern up to its first special character.
+// literal returns the pattern up to its first special character.
 func literal(pattern string) string {
 	if i := strings.IndexAny(pattern, "*?[\\"); i >= 0 {
 		return pattern[:i]

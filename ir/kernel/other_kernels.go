@@ -95,7 +95,7 @@ func (ev *TraceEvent) fieldOnOthers(name string) (*TraceField, bool) {
 		return nil, false
 	}
 	t := ev.Fields[0].t
-	if other.Class != ev.Class { // there the event has a record of its own
+	if other.Class != ev.Class { // on these kernels the event has a separate record
 		ev = other.of(t)
 	}
 	for _, f := range other.Fields {
@@ -107,7 +107,7 @@ func (ev *TraceEvent) fieldOnOthers(name string) (*TraceField, bool) {
 	return nil, false
 }
 
-// Class is the struct of the record that has the field, as TraceEvent.Class: on kernels that
+// Class returns the struct of the record that has the field, as TraceEvent.Class: on kernels that
 // have the field the event may have a record of its own.
 func (f *TraceField) Class() string { return f.event.Class }
 
@@ -147,7 +147,7 @@ func (typ *Type) memberOnOthers(name string) (Field, bool) {
 	return Field{}, false
 }
 
-// typeIn is the member's type in the record, for an event that the target has.
+// typeIn returns the member's type in the record, for an event that the target has.
 func (f *TraceField) typeIn(t *Target) *Type {
 	text := f.CType
 	if f.DataLoc || f.RelLoc {

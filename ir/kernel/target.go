@@ -77,18 +77,18 @@ func fromFile(file *targetfile.File, err error) (*Target, error) {
 // so they need not fit.
 func (t *Target) ProbesOf(other *Target) { t.probes = other }
 
-// Release is the kernel release the target was taken from, as `uname -r` prints
+// Release returns the kernel release the target was taken from, as `uname -r` prints
 // it. It is for messages only: compiled code never depends on a version.
 func (t *Target) Release() string { return t.file.Meta.Release }
 
-// Arch is the row of the architecture table for this target.
+// Arch returns the row of the architecture table for this target.
 func (t *Target) Arch() *arch.Arch { return t.arch }
 
 // Gaps lists what could not be read when the target was captured, one sentence each: for
 // example that the list of traceable functions is BTF's.
 func (t *Target) Gaps() []string { return t.file.Meta.Gaps }
 
-// Err is the first error from a damaged chunk, or nil. Lookups cannot return it, because
+// Err returns the first error from a damaged chunk, or nil. Lookups cannot return it, because
 // absence is a valid result.
 func (t *Target) Err() error {
 	t.mu.Lock()

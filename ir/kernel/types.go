@@ -19,7 +19,7 @@ const (
 	Pointer             // Elem is the pointee; Size 8
 	Array               // Len elements of Elem; a flexible array has Len 0
 	Struct              // Name (or "" if anonymous), Size, Members
-	Union               // the same, Members overlap
+	Union               // as Struct, but Members overlap
 	Enum                // Name (or ""), Size, Signed, Enumerators
 	Typedef             // Name; Elem is the aliased type; Size is the aliased type's
 	Func                // prototype: Params, Variadic, Elem is the type of the return value
@@ -162,13 +162,13 @@ func (t *Target) ref(r targetfile.Ref) *Type {
 	return t.typ(r)
 }
 
-// Type is the member's type.
+// Type returns the member's type.
 func (m Member) Type() *Type { return m.t.ref(m.ref) }
 
-// Type is the parameter's type.
+// Type returns the parameter's type.
 func (p Param) Type() *Type { return p.t.ref(p.ref) }
 
-// Elem is what a pointer points to, an array's element type, a typedef's aliased type, a
+// Elem returns what a pointer points to, an array's element type, a typedef's aliased type, a
 // function's return type. It is nil for other kinds.
 func (typ *Type) Elem() *Type {
 	switch typ.Kind {
@@ -181,7 +181,7 @@ func (typ *Type) Elem() *Type {
 	return nil
 }
 
-// Resolve is the type without typedefs.
+// Resolve returns the type without typedefs.
 func (typ *Type) Resolve() *Type {
 	for range 64 { // hostile files may contain cycles
 		if typ.Kind != Typedef {
@@ -202,7 +202,7 @@ func ArrayOf(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Len: n, t: elem.t, made: elem}
 }
 
-// Align is the type's natural alignment in bytes, at least 1. BTF does not record it: for a
+// Align returns the type's natural alignment in bytes, at least 1. BTF does not record it: for a
 // struct it is the largest member alignment that the struct's size and the members' offsets
 // agree with, so that packed structs get 1.
 func (typ *Type) Align() int {
@@ -237,7 +237,7 @@ func (typ *Type) align(budget *int) int {
 	return 1
 }
 
-// Slot is the number of 8-byte words before parameter i of a function in the
+// Slot returns the number of 8-byte words before parameter i of a function in the
 // context of a tracing program; with i the number of parameters, before the
 // return value. A struct by value takes more than one.
 func (typ *Type) Slot(i int) int {
@@ -248,7 +248,7 @@ func (typ *Type) Slot(i int) int {
 	return n
 }
 
-// String is the type in C without a name: "struct task_struct *", "char[16]",
+// String returns the type in C without a name: "struct task_struct *", "char[16]",
 // "u32", "int (struct sock *, size_t)".
 func (typ *Type) String() string { return typ.text(0) }
 
