@@ -20,9 +20,6 @@ import (
 	"btc/ir"
 )
 
-// Language is the version of the bpftrace language that objects follow.
-const Language = "0.26"
-
 // sections maps kinds of globals to ELF sections.
 var sections = map[ir.GlobalKind]string{
 	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss", ir.GlobalInit: ".data",
@@ -89,7 +86,7 @@ func parts(l *ir.Layout, counts map[*ir.Layout]int) int {
 func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *manifest.Manifest {
 	sum := sha256.Sum256(object)
 	out := &manifest.Manifest{
-		Schema: manifest.Schema, Compiler: compiler, Language: Language,
+		Schema: manifest.Schema, Compiler: compiler, Language: manifest.Language,
 		Object: manifest.Object{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(object))},
 		Script: manifest.Script{File: m.File, Source: m.Source},
 		Target: m.Target.Release(), Arches: arches(m),

@@ -7,10 +7,11 @@ import (
 	"os"
 
 	"btc/frontend/diag"
+	"btc/internal/manifest"
 )
 
-// bpftraceVersion is the release of bpftrace whose language and command line btc follows.
-const bpftraceVersion = "v0.27.1"
+// bpftraceVersion is the release of bpftrace that btc follows, in the form in which bpftrace prints its own.
+const bpftraceVersion = "v" + manifest.Language
 
 // bpftrace is the program when it is called by this name: btc run without the word "run"; it reports bpftrace's
 // version.

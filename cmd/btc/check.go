@@ -28,7 +28,12 @@ func checkCommand() *command {
 	var c checker
 	return &command{
 		name: "check", operands: "FILE.o ...", summary: "report whether objects would load on the kernels of targets", files: []string{"o"},
-		about: "The exit status is 2 if the kernel of a target would refuse an object.",
+		about:  "No kernel is needed: what is known of each is in its target.",
+		status: "0 if nothing fails, 2 if a target's kernel would refuse an object, 1 if the check was not possible.",
+		examples: []example{
+			{"btc check reads.o", "check against the built-in targets"},
+			{"btc check --target debian12.target --target rhel9.target reads.o", "check against the kernels of your hosts"},
+		},
 		options: option.Table{
 			{
 				Name:   "target",

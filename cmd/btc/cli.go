@@ -26,6 +26,8 @@ type command struct {
 	summary  string // one line, lower case
 	about    string // further paragraphs of the help and the manual page
 	options  option.Table
+	status   string // the exit status, in a sentence; "" if 0 is success and 1 failure
+	examples []example
 	sub      []*command
 	// run does the work and returns the exit status. It is nil where sub has commands.
 	run func(line *option.Line) int
@@ -34,6 +36,9 @@ type command struct {
 	// files are the extensions, without dot, of files that are completed as operands; nil: none.
 	files []string
 }
+
+// example is a command line that the help and the manual page show.
+type example struct{ line, what string }
 
 // usage is the usage line after the command's path.
 func (c *command) usage() string {
@@ -142,6 +147,15 @@ func (c *command) help(path string) string {
 			b.WriteString("\nOptions:\n")
 		}
 		b.WriteString(c.options.Help())
+	}
+	if c.status != "" {
+		fmt.Fprintf(&b, "\nExit status: %s\n", c.status)
+	}
+	for i, e := range c.examples {
+		if i == 0 {
+			b.WriteString("\nExamples:\n")
+		}
+		fmt.Fprintf(&b, "  %s\n      %s\n", e.line, e.what)
 	}
 	return b.String()
 }

@@ -186,6 +186,13 @@ func compileCommand() *command {
 	var out string
 	return &command{
 		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object and its manifest", files: []string{"bt"},
+		about: "The object and the manifest belong together: btrun needs both. Nothing is written if the script has an error.",
+		examples: []example{
+			{"btc compile reads.bt", "write reads.o and reads.json"},
+			{"btc compile -e 'kprobe:vfs_read { @[comm] = count(); }' -o reads.o", "compile a one-line script"},
+			{"btc compile --target debian12.target --target rhel9.target reads.bt", "require that the object runs on both kernels"},
+			{"btc compile stacks.bt -- 5", "give $1 to the compiler, for a script that needs it there, as in kstack($1)"},
+		},
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
 			Help: "object to write, a name that ends in .o; the manifest is written next to it, with .json. Default: the script's name with .o"},
 			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),

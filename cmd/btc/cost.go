@@ -59,6 +59,9 @@ func costCommand() *command {
 		summary: "estimate the cost of an event, without running anything",
 		about: "The estimate is for the path on which all filters pass and nothing fails, based on figures measured\n" +
 			"on one machine. The cost of the probe itself is shown separately. docs/howto/guard-rails.md describes the accuracy.",
+		examples: []example{
+			{"btc cost --rate 100k/s reads.bt", "estimate the share of one CPU at 100,000 events a second"},
+		},
 		options: option.Table{
 			{Name: "rate", Value: "[PROBE=]N/s", Repeat: true, To: c.addRate,
 				Help: "how often probes fire, such as 100k/s, to print the share of one CPU; PROBE is an attach point or a pattern"},

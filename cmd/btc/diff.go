@@ -23,7 +23,11 @@ func targetDiffCommand() *command {
 	var summary bool
 	return &command{
 		name: "diff", operands: "A B [PATTERN]", summary: "compare the names in two targets", files: []string{"target"}, wrongUse: 2,
-		about:   "A and B are target files, architectures with an embedded target, or host. The exit status is as\ndiff's: 1 when something differs, 2 when the comparison was not possible.",
+		about:  "A and B are target files, architectures with an embedded target, or host.",
+		status: "0 if nothing differs, 1 if something does, 2 if the comparison was not possible.",
+		examples: []example{
+			{"btc target diff debian12.target debian13.target 'sched_*'", "compare tracepoints, structs and functions by name"},
+		},
 		options: option.Table{{Name: "summary", To: &summary, Help: "print only the numbers of differences"}},
 		run: func(line *option.Line) int {
 			if status, ok := compareTargets(line.All(), summary); ok {

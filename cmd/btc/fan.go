@@ -64,7 +64,12 @@ func fanCommand() *command {
 		about: "The hosts are reached with ssh, using your own configuration, or with kubectl exec. They need btrun, or\n" +
 			"--push copies it for the duration of the run. Nothing is left on the hosts. The report is what one host\n" +
 			"running everything would print, as with btc merge. An interrupt ends the run on all hosts, and their\n" +
-			"reports are still printed. The exit status is 0 if all hosts reported, 2 if some did not, else 1.",
+			"reports are still printed.",
+		status: "0 if all hosts reported, 2 if some did not, 1 if none did or the command line is wrong.",
+		examples: []example{
+			{"btc fan -H hosts.txt --timeout 30s reads.bt", "run a script for 30 seconds on the hosts in a file"},
+			{"btc fan --kubectl app=btrun --timeout 30s --by host reads.o", "run an object in pods, and show whose numbers they are"},
+		},
 		options: r.options(), run: r.run,
 	}
 }

@@ -34,8 +34,11 @@ func genGoCommand() *command {
 	return &command{
 		name: "go", operands: "FILE.bt [-- PARAMETERS]", summary: "write a Go file with the compiled script and its types", files: []string{"bt"},
 		about: "Writes FILE_btc.go, FILE_btc.o and FILE_btc.json into the current directory: a function that loads the\n" +
-			"script, a struct of its parameters, and its maps and events with their types. In Go source:\n" +
-			"//go:generate btc gen go FILE.bt",
+			"script, a struct of its parameters, and its maps and events with their types.",
+		examples: []example{
+			{"btc gen go --package main reads.bt", "write reads_btc.go, reads_btc.o and reads_btc.json"},
+			{"//go:generate btc gen go reads.bt", "the same, in Go source"},
+		},
 		options: append(option.Table{
 			{
 				Name:  "package",

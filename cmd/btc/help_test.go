@@ -5,6 +5,8 @@ package main
 import (
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,5 +74,44 @@ func TestHelpOfEach(t *testing.T) {
 				t.Errorf("%s %s: status %d, %q", p.path, o.Spelling(), status, said)
 			}
 		}
+	}
+}
+
+var shellWord = regexp.MustCompile(`'[^']*'|\S+`)
+
+// TestHelpExamples parses the command lines that the help and the manual pages show.
+func TestHelpExamples(t *testing.T) {
+	shown := 0
+	for _, p := range manPages(rootCommand()) {
+		for _, e := range p.c.examples {
+			shown++
+			line, _, _ := strings.Cut(strings.TrimPrefix(e.line, "//go:generate "), " > ")
+			line, _, _ = strings.Cut(line, " | ")
+			var words []string
+			for _, w := range shellWord.FindAllString(line, -1) {
+				words = append(words, strings.Trim(w, "'"))
+			}
+			c, path := rootCommand(), strings.Fields(p.path)
+			if p.path == "btrun" {
+				c = loader()
+			}
+			if p.path == "btc" { // an example of another command
+				continue
+			}
+			if len(words) < len(path) || !slices.Equal(words[:len(path)], path) {
+				t.Errorf("%s shows %q", p.path, e.line)
+				continue
+			}
+			cc, rest, err := c.cobra().Find(words[1:])
+			if err == nil {
+				err = cc.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", e.line, err)
+			}
+		}
+	}
+	if shown < 25 {
+		t.Errorf("%d examples", shown)
 	}
 }

@@ -42,6 +42,12 @@ func listCommand() *command {
 				Help:  `target file to list, or "host"; default: the embedded target`,
 			},
 		}, fileOptions(&l.files)...),
+		examples: []example{
+			{"btc list 'kprobe:tcp_*'", "list the functions of the target's kernel whose names begin with tcp_"},
+			{"btc list -v tracepoint:sched:sched_switch", "show the arguments of a tracepoint"},
+			{"btc list 'struct sock'", "show a struct of the kernel"},
+			{"btc list --target host 'iter:*'", "list the iterators of this host's kernel (root)"},
+		},
 		run: func(line *option.Line) int { return l.listAll(target, line.All()) },
 	}
 }

@@ -25,6 +25,12 @@ func rootCommand() *command {
 		about: "Without a command, btc accepts the command line of bpftrace, as does a link to it that\n" +
 			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same\n" +
 			"arguments.",
+		examples: []example{
+			{"btc -e 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }'", "compile and trace on this host (root), until Ctrl-C"},
+			{"btc compile opens.bt -o opens.o", "write opens.o and opens.json, for btrun on any host"},
+			{"btc check opens.o", "report whether the object would load on the kernels of the built-in targets"},
+			{"btc help compile", "describe a command"},
+		},
 		sub: []*command{
 			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
 			genCommand(), exportCommand(), mergeCommand(), fanCommand(), passesCommand(), targetCommand(), versionCommand(),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"btc/internal/option"
@@ -18,7 +19,10 @@ func completionCommand(root *command) *command {
 	var program string
 	return &command{
 		name: "completion", operands: "bash|zsh|fish", summary: "print completions for a shell",
-		about: "For example: btc completion bash > /usr/share/bash-completion/completions/btc",
+		examples: []example{
+			{"btc completion bash > /usr/share/bash-completion/completions/btc", "install the completions of btc for bash"},
+			{"btc completion --program btrun zsh > /usr/share/zsh/site-functions/_btrun", "install those of btrun for zsh"},
+		},
 		options: option.Table{
 			{Name: "program", Value: "NAME", Choices: option.Choices("btc", "btrun", "bpftrace"), To: &program,
 				Help: "program to complete: btc, btrun, or bpftrace for a link to btc; default: btc"},
@@ -45,7 +49,15 @@ func loader() *command {
 		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
 		about: "The manifest OBJECT.json must be next to the object. With - both are read from standard input, one\n" +
 			"after the other: cat x.o x.json | btrun -. Options can precede or follow the object.",
-		options: new(options.Values).Table(), files: []string{"o"},
+		options: new(options.Values).Table(), files: []string{"o"}, status: runStatus,
+		examples: []example{
+			{"btrun reads.o dd", "attach reads.o with dd as $1, until Ctrl-C"},
+			{"btrun -c 'make' reads.o make -- --slow=100", "trace until the command ends, with an option of the script"},
+			{"btrun --help reads.o", "list the parameters and options of the script"},
+			{"btrun --inspect reads.o", "list what the object may do, without running it"},
+			{"btrun --container web --timeout 30s reads.o", "trace one container for 30 seconds"},
+			{"btrun --every 15s -f prometheus -o reads.prom reads.o", "write the maps as metrics every 15 seconds"},
+		},
 	}
 }
 
@@ -104,7 +116,11 @@ func manCommand(root *command) *command {
 	var dir string
 	return &command{
 		name: "man", operands: "[PAGE]", summary: "print or write the manual pages of btc and btrun",
-		about:   "The name of a page is that of its file: btc, btc-compile, btc-target-show, btrun.",
+		about: "The name of a page is that of its file: btc, btc-compile, btc-target-show, btrun.",
+		examples: []example{
+			{"btc man btc-compile | man -l -", "read a page"},
+			{"btc man --output-dir man", "write all pages to files"},
+		},
 		options: option.Table{{Name: "output-dir", Value: "DIR", To: &dir, Help: "write all pages to this directory"}},
 		run: func(line *option.Line) int {
 			pages := manPages(root)
@@ -133,6 +149,32 @@ func manCommand(root *command) *command {
 		},
 	}
 }
+
+// variable is an environment variable.
+type variable struct {
+	name, what string
+	pages      []string // manual pages of the programs that read it
+}
+
+// environment lists the environment variables that the programs read, for the manual pages and the reference page.
+var environment = []variable{
+	{"BPFTRACE_...", "a setting of the script's config block, such as BPFTRACE_MAX_STRLEN=64; it takes precedence over the block. " +
+		"btrun reads those that act at run time",
+		[]string{"btc-compile", "btc-run", "btrun"}},
+	{"BPFTRACE_BTF", "the default of --btf, if the file exists", []string{"btc-run", "btrun"}},
+	{"BPFTRACE_COLOR", "the default of --color", []string{"btc-compile", "btc-run", "btrun"}},
+	{"NO_COLOR, TERM=dumb", "no colours, and with TERM=dumb no view in place, unless --color always",
+		[]string{"btc-compile", "btc-run", "btrun"}},
+	{"XDG_CACHE_HOME", "where the types of the running kernel are kept, in btc/", []string{"btc-run"}},
+	{"NOTIFY_SOCKET", "the service manager's socket, which is notified when all probes are attached and when the run ends",
+		[]string{"btrun"}},
+	{"PATH", "where programs named without a directory in uprobe and usdt probes are looked for",
+		[]string{"btc-compile", "btc-run", "btrun"}},
+}
+
+// runStatus is the exit status of a run.
+const runStatus = "that of the script's exit(), otherwise 0; 1 if the object cannot be run, 130 after a second Ctrl-C, " +
+	"and 141 if nobody reads the output any more."
 
 // manPage is the manual page of a command; path is "btc target show".
 type manPage struct {
@@ -197,6 +239,26 @@ func (p manPage) roff() string {
 				line(".RS\n.TP\n.B %s\n%s\n.RE", roffText(c.Name), roffText(c.Help))
 			}
 		}
+	}
+	if p.c.status != "" {
+		line(".SH EXIT STATUS\n%s", roffText(sentence(p.c.status)))
+	}
+	first := true
+	for _, v := range environment {
+		if !slices.Contains(v.pages, p.title()) {
+			continue
+		}
+		if first {
+			line(".SH ENVIRONMENT")
+			first = false
+		}
+		line(".TP\n.B %s\n%s", roffText(v.name), roffText(sentence(v.what)+"."))
+	}
+	for i, e := range p.c.examples {
+		if i == 0 {
+			line(".SH EXAMPLES")
+		}
+		line(".TP\n.B %s\n%s", roffText(e.line), roffText(sentence(e.what)+"."))
 	}
 	line(".SH SEE ALSO")
 	for _, other := range []string{"btc(1)", "btrun(8)", "bpftrace(8)"} {

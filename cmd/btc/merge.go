@@ -21,6 +21,10 @@ func mergeCommand() *command {
 		name: "merge", operands: "FILE.jsonl ...", summary: "combine the runs of one object on many hosts", files: []string{"jsonl", "json"},
 		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is what one host running\n" +
 			"everything would print: counts, sums, averages, extremes, histograms and time series are exact.",
+		examples: []example{
+			{"btc merge web1.jsonl web2.jsonl", "print one report of two runs"},
+			{"btc merge --by host --top 10 *.jsonl", "print the ten largest elements of each map, by host"},
+		},
 		options: report.table(),
 		run: func(line *option.Line) int {
 			files := line.All()

@@ -21,7 +21,8 @@ func fmtCommand() *command {
 	var write bool
 	return &command{
 		name: "fmt", operands: "FILE.bt ... | -", summary: "print scripts in canonical form", files: []string{"bt"},
-		options: option.Table{{Name: "write", Short: "w", To: &write, Help: "write the result back to the file"}},
+		options:  option.Table{{Name: "write", Short: "w", To: &write, Help: "write the result back to the file"}},
+		examples: []example{{"btc fmt -w *.bt", "format all scripts of a directory"}},
 		run: func(line *option.Line) int {
 			operands := line.All()
 			if len(operands) == 0 {
@@ -79,7 +80,13 @@ func formatText(path, text string, write bool) error {
 }
 
 func explainCommand() *command {
-	return &command{name: "explain", operands: "CODE", summary: "explain an error or warning code", run: explain}
+	return &command{
+		name: "explain", operands: "CODE", summary: "explain an error or warning code",
+		about: "It prints why the compiler reports the code and what to do, a script that causes the message, and one to\n" +
+			"write instead.",
+		examples: []example{{"btc explain E0202", "explain what error[E0202] means"}},
+		run:      explain,
+	}
 }
 
 func explain(line *option.Line) int {
@@ -92,14 +99,17 @@ func explain(line *option.Line) int {
 		return fail("unknown code %s; docs/errors.md lists all", args[0])
 	}
 	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
-	if example := diag.Example(info.Code); example != "" {
-		fmt.Printf("\nFor example:\n\n    %s\n", strings.ReplaceAll(example, "\n", "\n    "))
+	if example, ok := diag.ExampleOf(info.Code); ok {
+		fmt.Print("\n" + example.Text())
 	}
 	return 0
 }
 
 func passesCommand() *command {
-	return &command{name: "passes", summary: "list the compiler's passes and their order constraints", run: listPasses}
+	return &command{
+		name: "passes", summary: "list the compiler's passes and their order constraints",
+		about: "btc compile --dump=PASS prints the intermediate code after a pass.", run: listPasses,
+	}
 }
 
 func listPasses(line *option.Line) int {
@@ -120,6 +130,8 @@ func targetCommand() *command {
 	var captured, imported string
 	return &command{
 		name: "target", operands: "COMMAND ...", summary: "show, compare and make target files",
+		about: "A target describes a kernel: its types, tracepoints, system calls and functions. btc compiles for targets and\n" +
+			"checks objects against them, and never reads the host. Targets of three architectures are built in.",
 		sub: []*command{
 			{
 				name:     "show",
@@ -133,6 +145,7 @@ func targetCommand() *command {
 				name:     "capture",
 				operands: "-o FILE",
 				summary:  "make a target file of this host's kernel",
+				examples: []example{{"btc target capture -o host.target", "describe this host's kernel (root)"}},
 				options:  option.Table{outputTarget(&captured)},
 				run:      func(line *option.Line) int { return targetCapture(line, captured) },
 			},
@@ -140,6 +153,7 @@ func targetCommand() *command {
 				name:     "import",
 				operands: "RAW -o FILE",
 				summary:  "make a target file from the output of btrun --capture on another host",
+				examples: []example{{"btc target import host.tar -o host.target", "host.tar is from btrun --capture host.tar"}},
 				options:  option.Table{outputTarget(&imported)},
 				run:      func(line *option.Line) int { return targetImport(line, imported) },
 			},

@@ -39,7 +39,7 @@ func TestOptionsReference(t *testing.T) {
 		btc.WriteString(optionTable(table))
 	}
 	generated.Check(t, "../../docs/reference/options.md", map[string]string{
-		"btrun": optionTable(loader().options), "btc": btc.String(),
+		"btrun": optionTable(loader().options), "btc": btc.String(), "environment": environmentTable(),
 	}, *updateReference)
 }
 
@@ -66,6 +66,18 @@ func optionTable(table option.Table) string {
 			}
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(o.Form(), "|", `\|`), help)
+	}
+	return b.String()
+}
+
+// environmentTable is a Markdown table of the environment variables.
+func environmentTable() string {
+	var b strings.Builder
+	b.WriteString("| variable | read by | what it does |\n|---|---|---|\n")
+	for _, v := range environment {
+		names := "`" + strings.ReplaceAll(v.name, ", ", "`, `") + "`"
+		pages := "`" + strings.ReplaceAll(strings.Join(v.pages, "`, `"), "-", " ") + "`"
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", names, pages, cell(sentence(v.what)))
 	}
 	return b.String()
 }

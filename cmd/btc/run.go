@@ -42,7 +42,12 @@ func runCommand() *command {
 	return &command{
 		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace immediately (root)", files: []string{"bt"},
 		about:   "It accepts the command line of bpftrace. The word run can be omitted, and a link to btc that is\ncalled bpftrace behaves the same.",
-		options: r.options(), run: r.run,
+		options: r.options(), run: r.run, status: runStatus,
+		examples: []example{
+			{"btc run reads.bt dd", "trace with dd as $1, until Ctrl-C"},
+			{"btc run -c 'make' -e 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }'", "trace until the command ends"},
+			{"btc run -l 'tracepoint:sched:*'", "list what can be attached to on this host"},
+		},
 	}
 }
 

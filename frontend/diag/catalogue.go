@@ -9,8 +9,7 @@ type Info struct {
 	Code Code
 	// Title is one line, without a full stop.
 	Title string
-	// Explanation is a few sentences: why the compiler refuses or warns, and what to write
-	// instead.
+	// Explanation is a few sentences: why the compiler refuses or warns, then what to do.
 	Explanation string
 }
 
@@ -29,8 +28,11 @@ func areas() [][]Info {
 	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }
 
-// Example is a script that causes the code; "" if no script can.
-func Example(code Code) string { return examples[code] }
+// ExampleOf returns the example of a code; false if no script can cause it.
+func ExampleOf(code Code) (Example, bool) {
+	example, ok := examples[code]
+	return example, ok
+}
 
 // Explain finds a code's description.
 func Explain(code Code) (Info, bool) {

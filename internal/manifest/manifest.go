@@ -13,11 +13,14 @@ package manifest
 // Schema is the version this package writes: "btc/1". A reader accepts every minor revision of its major version.
 const Schema = "btc/1"
 
+// Language is the release of bpftrace whose language and command line btc follows.
+const Language = "0.27.1"
+
 // Manifest is the content of a manifest file.
 type Manifest struct {
 	Schema   string    `json:"schema"`
 	Compiler string    `json:"compiler"` // name and version of the program that wrote it
-	Language string    `json:"language"` // bpftrace language level, "0.26"
+	Language string    `json:"language"` // release of bpftrace whose language the script is in, "0.27.1"
 	Object   Object    `json:"object"`
 	Requires []string  `json:"requires,omitempty"` // manifest features a loader must know
 	Script   Script    `json:"script"`

@@ -18,7 +18,7 @@ func sample() *Manifest {
 	u64 := Layout{Kind: "int", Size: 8}
 	stack := Layout{Kind: "kstack", Size: 8, Stack: "stack_k", Depth: 127}
 	return &Manifest{
-		Schema: Schema, Compiler: "btc", Language: "0.26", Arches: []string{"x86_64"},
+		Schema: Schema, Compiler: "btc", Language: Language, Arches: []string{"x86_64"},
 		Object: Object{SHA256: strings.Repeat("0f", 32), Size: 10},
 		Script: Script{File: "x.bt", Source: "begin { exit(); }"},
 		Programs: []Program{

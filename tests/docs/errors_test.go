@@ -4,6 +4,7 @@ package docs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,24 +18,21 @@ import (
 func TestErrors(t *testing.T) {
 	var list strings.Builder
 	for _, info := range diag.Catalogue() {
-		list.WriteString(generated.Wrap(fmt.Sprintf("**%s**: %s. %s", info.Code, info.Title, info.Explanation)) + "\n")
-		if example := diag.Example(info.Code); example != "" {
-			list.WriteString("    " + strings.ReplaceAll(example, "\n", "\n    ") + "\n\n")
+		fmt.Fprintf(
+			&list,
+			"### %s: %s\n\n%s\n",
+			info.Code,
+			info.Title,
+			generated.Wrap(generated.Escape(info.Explanation)),
+		)
+		if example, ok := diag.ExampleOf(info.Code); ok {
+			list.WriteString(example.Text() + "\n")
 		}
 	}
 	generated.Check(t, "../../docs/errors.md", map[string]string{"catalogue": list.String()}, *update)
 }
 
-// unshown are the codes without an example, and why; some have a script that is
-// made here.
-var unshown = map[diag.Code]struct{ why, script string }{
-	diag.NotText:           {"a document is text", "begin { }\x00"},
-	diag.StringTooLong:     {"it is too long to show", `begin { print("` + strings.Repeat("a", 100000) + `"); }`},
-	diag.BadTarget:         {"it is about a target file", ""},
-	diag.TargetUnsupported: {"it needs two targets", ""},
-}
-
-// TestExamples compiles the example of each code: it gives that code.
+// TestExamples compiles the examples of each code: one script causes the code, and the other one causes no message.
 func TestExamples(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {
@@ -45,28 +43,42 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, info := range diag.Catalogue() {
-		script := diag.Example(info.Code)
-		if none, ok := unshown[info.Code]; ok {
-			if script != "" {
-				t.Errorf("%s has an example although %s", info.Code, none.why)
-			}
-			if script = none.script; script == "" {
-				continue
-			}
-		}
-		if script == "" {
+		example, ok := diag.ExampleOf(info.Code)
+		if !ok && info.Code != diag.BadTarget { // which is about a file
 			t.Errorf("%s has no example", info.Code)
+		}
+		if !ok {
 			continue
 		}
-		_, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: x86, Others: []*kernel.Target{arm}, Optional: true})
-		found := false
-		for _, d := range diags.Sorted() {
-			found = found || d.Code == info.Code
+		optional := example.Options == "" // both architectures, unless the options demand them
+		if !optional && example.Options != "--arch x86_64,arm64" {
+			t.Errorf("%s: the test does not know the options %q", info.Code, example.Options)
 		}
-		if !found {
+		messages := func(script string) (codes []diag.Code, text string) {
+			_, diags := compile.Compile(
+				compile.Input{
+					Name:     "x.bt",
+					Text:     script,
+					Target:   x86,
+					Others:   []*kernel.Target{arm},
+					Optional: optional,
+				},
+			)
+			for _, d := range diags.Sorted() {
+				codes = append(codes, d.Code)
+			}
 			var b strings.Builder
 			diag.Render(&b, diags, diag.RenderOptions{})
-			t.Errorf("%s: its example gives\n%s\n%s", info.Code, script, &b)
+			return codes, b.String()
+		}
+		if codes, text := messages(example.Causes); !slices.Contains(codes, info.Code) {
+			t.Errorf("%s: its example causes\n%s\n%s", info.Code, example.Causes, text)
+		}
+		if example.Instead == "" {
+			continue
+		}
+		if codes, text := messages(example.Instead); len(codes) > 0 {
+			t.Errorf("%s: the script to write instead causes\n%s\n%s", info.Code, example.Instead, text)
 		}
 	}
 }

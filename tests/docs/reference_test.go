@@ -182,7 +182,9 @@ func TestReference(t *testing.T) {
 		return e
 	}
 	groups := map[string]*strings.Builder{}
-	for _, f := range check.Functions() {
+	all := check.Functions()
+	slices.SortStableFunc(all, func(a, b check.FunctionInfo) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range all {
 		if !f.Supported && f.Name != "args" { // args is a builtin with a way of its own
 			continue
 		}

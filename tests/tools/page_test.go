@@ -88,10 +88,13 @@ func head(t *testing.T, name string) (title, about string) {
 		t.Errorf("examples/%s.bt does not begin with a comment %q", name, name+": ...")
 	}
 	title, about, _ = strings.Cut(first, "\n")
-	return strings.TrimSuffix(title, "."), strings.ToUpper(title[:1]) + title[1:] + "\n" + about + "\n"
+	if about != "" {
+		about += "\n"
+	}
+	return strings.TrimSuffix(title, "."), strings.ToUpper(title[:1]) + title[1:] + "\n" + about
 }
 
-// needs says which probes the script uses and what the kernel must have.
+// needs says which probes the script uses, what the kernel must have, and which options the script has.
 func needs(t *testing.T, tgt *kernel.Target, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", name+".bt"))
@@ -119,5 +122,28 @@ func needs(t *testing.T, tgt *kernel.Target, name string) string {
 			since = h.Since
 		}
 	}
-	return "\n" + generated.Wrap(fmt.Sprintf("Script: [examples/%s.bt](../../examples/%s.bt). Probes: %s. Kernel: Linux %s.", name, name, strings.Join(points, ", "), since))
+	about := "\n" + generated.Wrap(fmt.Sprintf("Script: [examples/%s.bt](../../examples/%s.bt). Probes: %s. Kernel: Linux %s.", name, name, strings.Join(points, ", "), since))
+	return about + optionTable(m.Params)
+}
+
+// optionTable lists the options that a script declares with getopt().
+func optionTable(params []manifest.Param) string {
+	var b strings.Builder
+	for _, p := range params {
+		if strings.HasPrefix(p.Name, "$") {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\n| option, after `--` | default | what it does |\n|---|---|---|\n")
+		}
+		value := p.Default
+		switch {
+		case value == "" && p.Type == "int":
+			value = "0"
+		case value == "":
+			value = "none"
+		}
+		b.WriteString(generated.Row("`--"+p.Name+"`", value, p.Help))
+	}
+	return b.String()
 }

@@ -55,6 +55,7 @@ th, td { border: 1px solid #8886; padding: .3rem .6rem; text-align: left; vertic
 img { max-width: 100%; }
 details { margin: 1rem 0; }
 details ul { columns: 14rem; margin: .4rem 0; padding-left: 1.2rem; }
+details li.level3 { list-style: none; margin-left: .6rem; }
 @media (max-width: 40rem) {
 nav a { display: inline-block; padding: .3rem 0; }
 th, td { padding: .25rem .4rem; }
@@ -77,7 +78,7 @@ td:not(:first-child) { min-width: 9rem; }
 `))
 
 var (
-	heading = regexp.MustCompile(`(?s)<h2 id="([^"]+)">(.*?)</h2>`)
+	heading = regexp.MustCompile(`(?s)<h([23]) id="([^"]+)">(.*?)</h[23]>`)
 	title   = regexp.MustCompile(`(?m)^# (.+)$`)
 	link    = regexp.MustCompile(`href="([^":]+?)\.md(#[^"]*)?"`)
 	table   = regexp.MustCompile(`(?s)<table>.*?</table>`)
@@ -88,7 +89,7 @@ func render(root, out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	files := []string{"README.md", "SECURITY.md", "CHANGELOG.md", "NOTICE"}
+	files := []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "NOTICE"}
 	for _, dir := range []string{"docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
@@ -136,7 +137,7 @@ func contents(page string) string {
 	var b strings.Builder
 	b.WriteString("\n<details><summary>On this page</summary>\n<ul>\n")
 	for _, s := range sections {
-		fmt.Fprintf(&b, "<li><a href=\"#%s\">%s</a></li>\n", s[1], s[2])
+		fmt.Fprintf(&b, "<li class=\"level%s\"><a href=\"#%s\">%s</a></li>\n", s[1], s[2], s[3])
 	}
 	b.WriteString("</ul>\n</details>")
 	return b.String()

@@ -23,6 +23,7 @@ import (
 	"syscall"
 
 	"btc/frontend/diag"
+	"btc/internal/manifest"
 	"btc/loader/run"
 )
 
@@ -95,7 +96,7 @@ func help() {
 
 // version is that of the language; btc's own is not a concern of the tests.
 func version() {
-	fmt.Println("bpftrace v0.27.1")
+	fmt.Println("bpftrace v" + manifest.Language)
 	os.Exit(0)
 }
 

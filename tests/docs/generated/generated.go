@@ -111,3 +111,12 @@ func Wrap(text string) string {
 	}
 	return b.String() + "\n"
 }
+
+// Escape escapes what Markdown would read in a paragraph, except in code between backquotes.
+func Escape(text string) string {
+	parts := strings.Split(text, "`")
+	for i := 0; i < len(parts); i += 2 {
+		parts[i] = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "<", "&lt;").Replace(parts[i])
+	}
+	return strings.Join(parts, "`")
+}
