@@ -1,30 +1,42 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # All checks of the project: format and vet, unit and file tests, the native
-# load and run suites (root), and the kernel matrix under QEMU. What cannot run
-# here is named in one line each; nothing skipped counts as passed.
+# load and run suites (root), and the kernel matrix under QEMU. Each skipped test
+# is listed with its reason, and does not count as passed. A test that fails and then
+# passes when it runs alone is listed and counted apart (tests/runall). What failed
+# comes last, so that it is in the part of a long log that is kept.
 set -u
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 fail=0
-step() { echo; echo "== $1"; shift; "$@" || { echo "FAILED: $1"; fail=1; }; }
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-tests() { # every package's verdict as it comes; details of failures below
-  # -count=1: many suites build the programs in a child process, which the test cache cannot see.
-  go test -count=1 -timeout 30m -v ./... >"$log" 2>&1
-  local status=$?
-  grep -aE '^(ok|FAIL|panic:)' "$log"
-  return $status
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# step NAME COMMAND...: if the command fails, the summary has the end of its output.
+step() {
+  local name=$1
+  shift
+  echo; echo "== $name"
+  "$@" 2>&1 | tee "$tmp/output"
+  [ "${PIPESTATUS[0]}" -eq 0 ] && return
+  fail=1
+  echo "FAILED: $name"
+  { echo "failed: $name"; tail -n 15 "$tmp/output" | cut -c1-300 | sed 's/^/    /'; } >>"$tmp/steps"
 }
+# show NAME FILE: a section of the summary, unless it is empty.
+show() { if [ -s "$2" ]; then echo; echo "== $1"; cat "$2"; fi; }
+
 step "format, vet, staticcheck" bash tests/lint.sh
 step "build" make -s build
-step "tests" tests
+echo; echo "== tests"
+go build -o "$tmp/runall" ./tests/runall && "$tmp/runall" -summary "$tmp" -- ./... || fail=1
 # The parser process of loader/symbols drops privileges in all threads, which Go refuses in
 # programs with cgo, and so with the race detector.
 races() {
-  CGO_ENABLED=1 go test -race -count=1 $(go list ./loader/... | grep -v /symbols$) 2>&1 | grep -av 'no test files'
-  return "${PIPESTATUS[0]}"
+  mkdir "$tmp/races"
+  CGO_ENABLED=1 "$tmp/runall" -summary "$tmp/races" -- -race $(go list ./loader/... | grep -v /symbols$)
+  local status=$?
+  cat "$tmp/races/failed" "$tmp/races/counts"
+  return $status
 }
 # What random inputs find does not decide the run: the same commit would pass or not by chance. The
 # inputs that were kept, in testdata/fuzz, are part of the tests above.
@@ -37,24 +49,11 @@ if command -v gcc >/dev/null; then
 else
   echo "skipped data races: no gcc"
 fi
-count() { grep -acE "^ *--- $1" "$log"; }
-if [ "$(count FAIL)" -gt 0 ]; then
-  echo; echo "== failed"
-  awk '/^=== (RUN|NAME|CONT) / { name = $3; next }
-    /^ *--- (PASS|SKIP): / { next }
-    /^ *--- FAIL: / { print $3 ":"; printf "%s", words[$3]; next }
-    /^(ok|FAIL|PASS)/ { next }
-    ++lines[name] <= 60 { words[name] = words[name] "    " substr($0, 1, 300) "\n" }' "$log" |
-    tr -cd '\11\12\15\40-\176' | head -n 400
-fi
-if [ "$(count SKIP)" -gt 0 ]; then
-  echo; echo "== skipped, and why"
-  # go test -v prints a test's words under its name, before its verdict
-  awk '/^=== (RUN|NAME|CONT) / { name = $3 }
-    /^ +[a-z_]+\.go:[0-9]+: / { sub(/^ +[a-z_]+\.go:[0-9]+: /, ""); reason[name] = $0 }
-    /^ *--- SKIP: / { print $3 ": " reason[$3] }' "$log"
-fi
+
+show "failed, in detail" "$tmp/details"
+show "skipped, and why" "$tmp/skipped"
+cat "$tmp/steps" "$tmp/failed" >"$tmp/all" 2>/dev/null
+show "failed, or passed only when run alone" "$tmp/all"
 echo
-grep -aoE '^ *--- FAIL: [^ ]+' "$log" | sed 's/^ *--- FAIL: /failed: /'
-echo "$(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped"
+if [ -e "$tmp/counts" ]; then cat "$tmp/counts"; else echo "the tests did not run"; fi
 exit $fail
