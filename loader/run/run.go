@@ -600,6 +600,9 @@ func (s *session) readEvents() error {
 			return nil
 		}
 	}
+	if !s.exited && s.snapshots.asked.Load() { // requested just before the end
+		s.snapshot(time.Now())
+	}
 	return nil
 }
 

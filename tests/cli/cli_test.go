@@ -5,18 +5,27 @@
 // nothing behind.
 //
 // The cases are testdata/*.txtar, in the language of testscript. Beside its own
-// commands there is `holds NAME...`: the working directory has these files and
-// no others, hidden ones included.
+// commands there are
+//
+//	holds NAME...             the working directory has these files and no others, hidden ones included
+//	until FILE COUNT REGEXP   waits until so many lines of the file match
+//	signal SIGNAL             sends a signal to the only background process
 package cli
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,6 +36,10 @@ var update = flag.Bool("update", false, "rewrite the expected outputs in the cas
 
 func TestCommandLines(t *testing.T) {
 	bin := build(t)
+	// Programs that are started inherit ignored signals, as those of nohup(1), but not caught ones.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
@@ -46,7 +59,7 @@ func TestCommandLines(t *testing.T) {
 			}
 			return false, nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"holds": holds},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"holds": holds, "until": until, "signal": send},
 	})
 }
 
@@ -80,5 +93,39 @@ func holds(ts *testscript.TestScript, neg bool, want []string) {
 	slices.Sort(want)
 	if slices.Equal(have, want) == neg {
 		ts.Fatalf("the directory holds %s, not %s", strings.Join(have, " "), strings.Join(want, " "))
+	}
+}
+
+// until waits for lines of a file.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: until FILE COUNT REGEXP")
+	}
+	count, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	want, err := regexp.Compile("(?m)" + args[2])
+	ts.Check(err)
+	var text []byte
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not exist yet
+		if len(want.FindAll(text, -1)) >= count {
+			return
+		}
+	}
+	ts.Fatalf("%s does not have %d times %s:\n%s", args[0], count, want, text)
+}
+
+var signals = map[string]os.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1,
+}
+
+// send sends a signal. It is not an error if the process has just exited.
+func send(ts *testscript.TestScript, neg bool, args []string) {
+	all := ts.BackgroundCmds()
+	if neg || len(args) != 1 || signals[args[0]] == nil || len(all) != 1 {
+		ts.Fatalf("usage: signal SIGNAL, with one background process")
+	}
+	if err := all[0].Process.Signal(signals[args[0]]); !errors.Is(err, os.ErrProcessDone) {
+		ts.Check(err)
 	}
 }
