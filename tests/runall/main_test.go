@@ -69,7 +69,7 @@ func runAll(t *testing.T, packages map[string]string) (passed bool, out string, 
 func TestAllPass(t *testing.T) {
 	passed, out, sum := runAll(t, map[string]string{
 		"a": "func TestA(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}) }",
-		"b": "func TestB(t *testing.T) { t.Skip(\"skipped: no b\") }",
+		"b": `func TestB(t *testing.T) { t.Skip("skipped: no b") }`,
 	})
 	if !passed || !strings.Contains(out, "ok  \tfake/a\t") || sum["counts"] != "2 passed, 0 failed, 1 skipped\n" ||
 		sum["skipped"] != "TestB: skipped: no b\n" || sum["failed"]+sum["details"] != "" {
@@ -134,7 +134,13 @@ func TestFailures(t *testing.T) {
 	}{
 		{"fails again", map[string]string{"a": bad, "b": flaky}, true, "1 passed, 2 failed, 2 passed only when run alone, 0 skipped\n",
 			[]string{"failed: fake/a TestBad/sub\n", ": [1mwrong\n", "passed only when run alone: fake/b TestFlaky\n"}},
-		{"skipped then", map[string]string{"a": "func TestA(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err == nil { t.Skip(\"x\") }\n\tos.WriteFile(\"ran\", nil, 0o666); t.Fail()\n}"},
+		{"skipped then", map[string]string{"a": `func TestA(t *testing.T) {
+	if _, err := os.Stat("ran"); err == nil {
+		t.Skip("skipped: not the first time")
+	}
+	os.WriteFile("ran", nil, 0o666)
+	t.Fail()
+}`},
 			true, "0 passed, 1 failed, 0 skipped\n", []string{"failed: fake/a TestA\n"}},
 		{"too many", map[string]string{"a": flaky, "b": flaky, "c": flaky, "d": flaky}, false, "4 passed, 8 failed, 0 skipped\n",
 			[]string{"failed: fake/d TestFlaky/some|times_(a/b)\n"}},
