@@ -47,7 +47,7 @@ func architectures(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// byArch is the result of make for the architecture that the program runs on. The tests
+// byArch returns the result of make for the architecture that the program runs on. The tests
 // are in the order of the table of architectures.
 func (l *lowering) byArch(make func(*arch.Arch) *ir.Value) *ir.Value {
 	served := slices.DeleteFunc(
@@ -66,8 +66,8 @@ func (l *lowering) byArch(make func(*arch.Arch) *ir.Value) *ir.Value {
 	return from(0)
 }
 
-// saved reads a value kept among the registers of v's context. It stays one op as long as
-// common subexpressions are still to be found.
+// saved reads a value kept among the registers of v's context. It stays one op until common
+// subexpressions have been eliminated.
 func (l *lowering) saved(v *ir.Value, name string) *ir.Value {
 	if len(l.m.Arches) < 2 {
 		return l.savedOn(l.arch(), name, v.Args[0])

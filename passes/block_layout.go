@@ -9,9 +9,7 @@ import "btc/ir"
 //
 // requires:    -
 // establishes: the entry is first, each hot block follows one that leads to it
-//
-//	where there is one
-//
+// where there is one
 // invalidates: the order of Func.Blocks, nothing else
 //
 //	b0: br v1, b1, b2    b1 (cold): jump b2    b2: ret 0

@@ -32,8 +32,8 @@ func overBudget(m *ir.Module, most int) []ir.Diag {
 	return diags
 }
 
-// maxInsns is BPF_COMPLEXITY_LIMIT_INSNS, the most instructions of a program
-// and the most that the kernel verifier walks (since 5.2).
+// maxInsns is BPF_COMPLEXITY_LIMIT_INSNS, the maximum number of instructions of a program, and of
+// instructions that the kernel verifier walks (since 5.2).
 const maxInsns = 1_000_000
 
 // instructions estimates the length of f in 8-byte slots.

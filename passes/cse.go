@@ -8,8 +8,9 @@ import (
 	"btc/ir"
 )
 
-// cse is common subexpression elimination: it merges equal values, which are pure ops with
-// the same operands and reads of what cannot change while one program runs.
+// cse is common subexpression elimination (CSE), by hash-based global value numbering (GVN): it
+// merges equal values, which are pure ops with the same operands and reads of what cannot change
+// while one program runs.
 //
 // requires:    -
 // establishes: no two pure or stable values of equal operands where one dominates the other
@@ -20,14 +21,14 @@ import (
 //	v3:i64 = pid
 //	v4:i64 = add v0, 8
 //	v5:i64 = nsecs
-//	v6:i64 = nsecs                     ; a clock goes on
+//	v6:i64 = nsecs                     ; the clock advances
 //	->
 //	v1:i64 = pid
 //	v2:i64 = add v0, 8
 //	v5:i64 = nsecs
 //	v6:i64 = nsecs
 //
-// The loader is told of a process only once, so a second seenproc is removed, too. So is a
+// A process is reported to the loader only once, so a second seenproc is removed, too. So is a
 // second read of memory that the program does not own, such as a pointer that is tested and
 // followed, unless it is in a loop that the first is not in.
 func cse(m *ir.Module) []ir.Diag {
@@ -68,7 +69,7 @@ func mergeable(m *ir.Module, v *ir.Value) bool {
 	return false
 }
 
-// hashOf is equal for equal values. It does not look at names: few values
+// hashOf returns a hash that is equal for equal values. It does not look at names: few values
 // differ in nothing else.
 func hashOf(v *ir.Value) uint64 {
 	const prime = 1099511628211

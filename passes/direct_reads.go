@@ -72,7 +72,7 @@ type direct struct {
 type chain struct {
 	root  *ir.Value   // curtask or an argument
 	typ   string      // type that root points to
-	slot  int         // of an argument, in words of the context
+	slot  int         // slot of an argument, in words of the context
 	reads []*ir.Value // in execution order; the last one reads the number
 }
 
@@ -121,7 +121,7 @@ func (d *direct) isRoot(c *chain) bool {
 	return false
 }
 
-// plainField is the field that v reads, if it is a member of a struct and not of a union, a
+// plainField returns the field that v reads, if it is a member of a struct and not of a union, a
 // bitfield or an array.
 func (d *direct) plainField(v *ir.Value) (f kernel.Field, ok bool) {
 	if v.Imm != 0 || v.CORE.Path == "" || strings.Contains(v.CORE.Path, "[") ||
@@ -157,7 +157,7 @@ func isWord(t *kernel.Type, size int) bool {
 	switch t.Kind {
 	case kernel.Int, kernel.Enum:
 		return int(t.Size) == size
-	case kernel.Pointer: // to neither struct nor union
+	case kernel.Pointer: // a pointer to neither struct nor union
 		to := t.Elem().Resolve()
 		return size == 8 && (to.Kind == kernel.Int || to.Kind == kernel.Void)
 	}

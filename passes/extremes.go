@@ -17,7 +17,7 @@ const (
 	maxCPUs = 8192
 )
 
-// readExtreme is the minimum or maximum over all CPUs of the element at key, 0
+// readExtreme returns the minimum or maximum over all CPUs of the element at key, 0
 // when no CPU has one.
 func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	for _, helper := range []string{percpuHelper, rangeHelper} {
@@ -36,14 +36,14 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	body := l.Func().NewBlockAfter(head)
 	set, best := head.AddParam(ir.TI64), head.AddParam(ir.TI64)
 	l.Jump(head, ir.Const(0), ir.Const(0))
-	l.goOn(head)
+	l.continueAt(head)
 	next := l.Emit(ir.OpRangeNext, ir.TI64, iter)
 	head.Br(l.ICmp(ir.NE, next, ir.Const(0)), ir.Edge{To: body}, ir.Edge{To: rest, Args: []*ir.Value{best}}, l.Pos)
-	l.goOn(body)
+	l.continueAt(body)
 	p := l.Call(percpuHelper, ir.TMapVal(x.Name, true), ir.MapOperand(x.Name), key, l.AddImm(next, -1))
 	found := l.Func().NewBlockAfter(l.Block())
 	l.Block().Br(l.NotNull(p), ir.Edge{To: found}, ir.Edge{To: rest, Args: []*ir.Value{best}}, l.Pos)
-	l.goOn(found)
+	l.continueAt(found)
 	p = l.NonNull(p)
 	mine, n := l.Load(ir.U64, p, 0), l.Load(ir.U64, p, 8)
 	take := l.IfValue(
@@ -64,11 +64,11 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	best = l.Select(take, n, best)
 	set = l.Or(set, mine)
 	l.Jump(head, set, best)
-	l.goOn(rest)
+	l.continueAt(rest)
 	return result
 }
 
-// better is the condition under which a value replaces the current minimum or maximum.
+// better returns the condition under which a value replaces the current minimum or maximum.
 func better(x *ir.Map, max bool) ir.Cond {
 	c := ir.ULT
 	if x.Value.Signed {

@@ -9,15 +9,13 @@ import (
 	"btc/ir"
 )
 
-// fold is constant folding and strength reduction: it computes constants, applies algebraic
-// identities, replaces costly ops by cheaper ones and moves constant offsets into memory
-// accesses.
+// fold is constant folding and strength reduction (peephole optimization): it computes constants,
+// applies algebraic identities, replaces costly ops by cheaper ones and moves constant offsets
+// into memory accesses.
 //
 // requires:    -
 // establishes: the constant operand of a commutative op or icmp is the second;
-//
-//	no sub of a constant; no op whose operands are all constants
-//
+// no sub of a constant; no op whose operands are all constants
 // invalidates: use counts, ranges (no block or edge changes)
 //
 //	v1:i64 = mul 8, v0
@@ -171,12 +169,12 @@ func (fo *folder) become(v *ir.Value, op ir.Op, args ...*ir.Value) *ir.Value {
 	return nil
 }
 
-// constArg is the i-th operand of v if it is a constant.
+// constArg returns the i-th operand of v if it is a constant.
 func constArg(v *ir.Value, i int) (n int64, known bool) {
 	return v.Args[i].Imm, v.Args[i].IsConst()
 }
 
-// computed is the result of v for the operands that arg knows.
+// computed returns the result of v for the operands that arg knows.
 func computed(v *ir.Value, arg func(v *ir.Value, i int) (n int64, known bool)) (n int64, known bool) {
 	switch v.Op {
 	case ir.OpAdd,
@@ -259,7 +257,7 @@ func foldBinary(fo *folder, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// foldByConst is x op n.
+// foldByConst folds x op n.
 func foldByConst(fo *folder, v, x *ir.Value, n int64) *ir.Value {
 	power := n > 0 && n&(n-1) == 0
 	log := int64(bits.TrailingZeros64(uint64(n)))
@@ -329,7 +327,7 @@ func foldByConst(fo *folder, v, x *ir.Value, n int64) *ir.Value {
 	return nil
 }
 
-// foldChain is (x op n) op k for constants n and k.
+// foldChain folds (x op n) op k for constants n and k.
 func foldChain(fo *folder, v *ir.Value) {
 	x, k := v.Args[0], v.Args[1].Imm
 	if x.Op != v.Op || len(x.Args) != 2 || !x.Args[1].IsConst() || x.Type != v.Type {
@@ -346,7 +344,7 @@ func foldChain(fo *folder, v *ir.Value) {
 	}
 }
 
-// maxOf is the largest unsigned result that the definition of v allows.
+// maxOf returns the largest unsigned result that the definition of v allows.
 func maxOf(v *ir.Value) uint64 {
 	width := func(k ir.MemKind) uint64 {
 		if k.Signed() || k.Size() == 0 || k.Size() == 8 {
@@ -409,11 +407,10 @@ func foldICmp(fo *folder, v *ir.Value) *ir.Value {
 }
 
 // neverNull reports whether a pointer of the type needs no test. A trusted kernel pointer
-// may be null whatever its type says.
+// may be null regardless of its type says.
 func neverNull(t ir.Type) bool { return t.IsPtr() && !t.Nullable && t.Kind != ir.BTF }
 
-// foldTruthTest is a comparison of a truth value, or of one as an integer, with
-// a constant.
+// foldTruthTest folds a comparison of a truth value, or of one as an integer, with a constant.
 func foldTruthTest(fo *folder, v, x *ir.Value, n int64) (w *ir.Value, done bool) {
 	if v.Cond != ir.EQ && v.Cond != ir.NE {
 		return nil, false
@@ -442,8 +439,7 @@ func foldTruthTest(fo *folder, v, x *ir.Value, n int64) (w *ir.Value, done bool)
 	return nil, true
 }
 
-// foldBound is a comparison with the least or greatest number, and the forms of
-// a test for 0.
+// foldBound folds a comparison with the least or greatest number, and the forms of a test for 0.
 func foldBound(fo *folder, v, x *ir.Value, n int64) *ir.Value {
 	set := func(c ir.Cond) *ir.Value {
 		v.Cond = c

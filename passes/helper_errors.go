@@ -8,9 +8,8 @@ import (
 	"btc/ir"
 )
 
-// Helper failures are reported where the calling value has a site: the script was compiled
-// for that, and the module has Meta.Sites. Otherwise the functions of this file emit no
-// code.
+// Errors of helpers are reported if the calling value has a site, which it has if the script was
+// compiled for that (Meta.Sites). Otherwise the functions of this file emit no code.
 
 // Kernel errors that are distinguished (asm-generic/errno-base.h).
 const (
@@ -28,7 +27,7 @@ func (l *lowering) check(helper string, r *ir.Value) {
 	l.IfCold(l.ICmp(ir.SLT, r, ir.Const(0)), func() { l.failed(helper, r) })
 }
 
-// checkBut is check without the error number that is not a failure here.
+// checkBut is like check, but does not report errno, which is not a failure here.
 func (l *lowering) checkBut(helper string, r *ir.Value, errno int64) {
 	if l.Pos.Site == 0 {
 		return
@@ -60,7 +59,7 @@ func (l *lowering) failed(helper string, code *ir.Value) {
 	l.send(e, ir.Const(int64(l.site(helper))), code)
 }
 
-// site is the index of the message about a helper at the current position.
+// site returns the index of the message about a helper at the current position.
 func (l *lowering) site(helper string) int {
 	want := l.m.Meta.Sites[l.Pos.Site-1]
 	want.Helper = helper

@@ -8,16 +8,14 @@ import (
 	"btc/ir"
 )
 
-// jump-threading redirects edges past a block that only compares its parameter with
-// a constant, when the edge passes a constant: a map read that finds no element
-// jumps directly to where 0 is handled. The other successor then implies that there
-// is an element, and range removes its null check.
+// jump-threading is jump threading: it redirects edges past a block that only compares its
+// parameter with a constant, if the edge passes a constant: a map read that finds no element jumps
+// directly to where 0 is handled. The other successor then implies that there is an element, and
+// range removes its null check.
 //
 // requires:    -
 // establishes: no edge passes a constant to a block that only tests it, where
-//
-//	the block's parameters are not needed on the side it leads to
-//
+// the block's parameters are not needed on the side it leads to
 // invalidates: dominators, liveness, ranges (edges change)
 //
 //	b0:
@@ -94,7 +92,7 @@ func (t *threader) sweep() bool {
 // thread redirects edges past b, which tests its parameter p.
 func (t *threader) thread(b *ir.Block, p int) bool {
 	test := b.Values[0]
-	var asked, free [2]bool // by side
+	var checked, free [2]bool // by side
 	var stay []ir.Pred
 	ways := t.preds[b.ID]
 	for _, way := range ways {
@@ -107,8 +105,8 @@ func (t *threader) thread(b *ir.Block, p int) bool {
 				side = 1
 			}
 		}
-		if known && !asked[side] {
-			asked[side], free[side] = true, t.freeOf(b, side)
+		if known && !checked[side] {
+			checked[side], free[side] = true, t.freeOf(b, side)
 		}
 		if !known || !free[side] {
 			stay = append(stay, way)
@@ -127,8 +125,8 @@ func (t *threader) thread(b *ir.Block, p int) bool {
 	return len(stay) < len(ways)
 }
 
-// drop removes the edges out of b, which is unreachable, and of the blocks that only they
-// reach.
+// drop removes the edges out of b, which is unreachable, and out of the blocks that only those
+// edges lead to.
 func (t *threader) drop(b *ir.Block) {
 	for work := []*ir.Block{b}; len(work) > 0; {
 		b := work[len(work)-1]

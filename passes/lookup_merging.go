@@ -8,8 +8,8 @@ import (
 	"btc/ir"
 )
 
-// lookup-merging lets the accesses of one element share one lookup (common
-// subexpression elimination of map lookups):
+// lookup-merging is common subexpression elimination of map lookups (lookup merging): accesses to
+// one element share one lookup, so that
 //
 //	kretprobe:f /@start[tid]/ { @ns = hist(nsecs - @start[tid]); delete(@start[tid]); }
 //
@@ -20,10 +20,8 @@ import (
 // across a join. Lookups beyond the limit are kept.
 //
 // requires:    core IR, slots not placed
-// establishes: between two equal lookups, one dominating the other, lies an
-//
-//	update or delete of their map or a change of their key
-//
+// establishes: between two equal lookups, one dominating the other, there is an update or
+// delete of their map or a change of their key
 // invalidates: nothing but the uses of what it removes
 //
 //	store.u64 [s0+0], v1

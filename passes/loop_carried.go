@@ -38,7 +38,7 @@ func (o *outliner) forgetCarried() {
 	}
 }
 
-// deciding are the numbers that comparisons in f depend on.
+// deciding returns the numbers that comparisons in f depend on.
 func deciding(f *ir.Func) map[*ir.Value]bool {
 	found := map[*ir.Value]bool{}
 	var work []*ir.Value

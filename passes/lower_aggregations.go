@@ -65,7 +65,7 @@ func takenRanges(m *ir.Module) map[*ir.Value]ir.Range {
 	return taken
 }
 
-// mapOf is the map named by v's first operand.
+// mapOf returns the map named by v's first operand.
 func (l *lowering) mapOf(v *ir.Value) *ir.Map {
 	x := l.m.Map(v.Args[0].Sym)
 	if x == nil {
@@ -74,7 +74,7 @@ func (l *lowering) mapOf(v *ir.Value) *ir.Map {
 	return x
 }
 
-// keyIn is v's operand i, the address of the key in the kernel's map; nil for an array.
+// keyIn returns v's operand i, the address of the key in the kernel's map; nil for an array.
 func (l *lowering) keyIn(x *ir.Map, v *ir.Value, i int) *ir.Value {
 	if x.BPF.Hashed {
 		return l.key32(ir.Const(0))
@@ -105,7 +105,7 @@ func (l *lowering) addPart(x *ir.Map, key, part, n *ir.Value) {
 	})
 }
 
-// keyOf is v's operand i, the address of the key; nil for a scalar.
+// keyOf returns v's operand i, the address of the key; nil for a scalar.
 func keyOf(v *ir.Value, i int) *ir.Value {
 	if i < len(v.Args) {
 		return v.Args[i]
@@ -113,7 +113,7 @@ func keyOf(v *ir.Value, i int) *ir.Value {
 	return nil
 }
 
-// element is the nullable address of the element that key selects; for a scalar
+// element returns the nullable address of the element that key selects; for a scalar
 // (key nil), of its current slot.
 func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
 	if key != nil {
@@ -122,7 +122,7 @@ func (l *lowering) element(x *ir.Map, key *ir.Value) *ir.Value {
 	return l.lookup(x.Name, l.key32(l.scalarSlot(x)))
 }
 
-// scalarSlot is the number of a scalar's current slot.
+// scalarSlot returns the number of a scalar's current slot.
 func (l *lowering) scalarSlot(x *ir.Map) *ir.Value {
 	if x.BPF.Gens != 2 {
 		return ir.Const(0)
@@ -159,7 +159,7 @@ func (l *lowering) change(x *ir.Map, key *ir.Value, body func(p *ir.Value) *ir.V
 		missing.Jump(end, l.Pos, zeroOf(r.Type))
 		r = result
 	}
-	l.goOn(end)
+	l.continueAt(end)
 	return r
 }
 
@@ -209,8 +209,8 @@ func (l *lowering) insert(x *ir.Map, key *ir.Value, missing *ir.Block) *ir.Value
 // rather than taken from the global "zero", which is never written.
 const smallValue = 16
 
-// insertZero creates the element if nobody else does: its own failure shows in the lookup
-// that follows.
+// insertZero creates the element unless another CPU does. The lookup that follows finds out if it
+// failed.
 func (l *lowering) insertZero(x *ir.Map, key *ir.Value) {
 	n := x.BPF.ValueSize
 	if n <= smallValue {
@@ -358,7 +358,7 @@ func (l *lowering) fromNibble(nibble *ir.Value, width, table int64) *ir.Value {
 	return l.And(l.LShr(ir.Const(table), l.Mul(nibble, ir.Const(width))), ir.Const(1<<width-1))
 }
 
-// shift is x shifted by a constant, x itself when that is 0.
+// shift returns x shifted by a constant, x itself when that is 0.
 func (l *lowering) shift(op ir.Op, x *ir.Value, by int64) *ir.Value {
 	if by == 0 {
 		return x
@@ -499,7 +499,7 @@ func (l *lowering) aggReader(x *ir.Map) func(p *ir.Value) *ir.Value {
 	return nil
 }
 
-// average is total / count, rounded towards zero; 0 when count is 0. BPF has only unsigned
+// average emits total / count, rounded towards zero; 0 if count is 0. BPF has only unsigned
 // division (signed since 6.6), so the sign of a signed total is handled apart.
 func (l *lowering) average(total, count *ir.Value, signed bool) *ir.Value {
 	if !signed {

@@ -51,7 +51,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 	}.apply(m)
 }
 
-// plainCall is a builtin that is the plain result of a helper without arguments.
+// plainCall returns the rule for a builtin that is the plain result of a helper without arguments.
 func plainCall(helper string) rule {
 	return func(l *lowering, v *ir.Value) *ir.Value { return l.Call(helper, v.Type) }
 }
@@ -63,7 +63,7 @@ func lowerPid(l *lowering, v *ir.Value) *ir.Value {
 	return l.pid(v.Op)
 }
 
-// initPid is pid or tid in the initial PID namespace.
+// initPid emits pid or tid in the initial PID namespace.
 func (l *lowering) initPid(op ir.Op) *ir.Value {
 	both := l.Call("get_current_pid_tgid", ir.TI64)
 	if op == ir.OpPid {
@@ -72,8 +72,8 @@ func (l *lowering) initPid(op ir.Op) *ir.Value {
 	return l.Extend(ir.U32, both)
 }
 
-// pid is pid or tid in the loader's PID namespace. The kernel verifier knows the constants
-// of .rodata and drops the side that is not taken.
+// pid emits pid or tid in the loader's PID namespace. The kernel verifier knows the constants of
+// .rodata and drops the side that is not taken.
 func (l *lowering) pid(op ir.Op) *ir.Value {
 	global(l.m, "pidns_ino", ir.GlobalConst, 8) // next to pidns_dev, for the loader
 	dev := l.hostConst("pidns_dev")
@@ -276,7 +276,7 @@ func mixesFunc(m *ir.Module) bool {
 	return len(forms) > 1
 }
 
-// funcNumber is the number that stands for the function of prog: the first attach point of the
+// funcNumber returns the number that stands for the function of prog: the first attach point of the
 // first program on it that reads func. exact is false for a pattern, whose function is known at
 // load time, for a name of C++, which may be several functions, and for an entry probe whose
 // function no other program asks for.
@@ -312,7 +312,7 @@ func funcOf(p *ir.Prog) probedFunc {
 	return f
 }
 
-// attachID is the number of the attach point, used instead of an address: its two top bits
+// attachID returns the number of the attach point, used instead of an address: its two top bits
 // are 10, which no address has.
 func (l *lowering) attachID(prog *ir.Prog) *ir.Value {
 	prog.UsesID = true

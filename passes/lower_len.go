@@ -17,7 +17,7 @@ import (
 //
 // An LRU map evicts silently: its elements are counted by iteration.
 
-// put stores an element; the result is 0 or a negative error.
+// put stores an element and counts it if it is new; the result is 0 or a negative error.
 func (l *lowering) put(x *ir.Map, key, value *ir.Value) *ir.Value {
 	if x.BPF.Len == 0 {
 		return l.update(x.Name, key, value, updateAny)
@@ -46,7 +46,7 @@ func (l *lowering) count(x *ir.Map, n int64) {
 	l.If(l.NotNull(p), func() { l.AtomicAdd(ir.U64, l.NonNull(p), 0, ir.Const(n)) }, nil)
 }
 
-// lenWord is a word of the map "len".
+// lenWord returns a word of the map "len".
 func (l *lowering) lenWord(key int) *ir.Value {
 	p := l.lookup("len", l.key32(ir.Const(int64(key))))
 	return l.IfValue(l.NotNull(p), ir.TI64,
@@ -72,11 +72,11 @@ func (l *lowering) walkLen(x *ir.Map, v *ir.Value) *ir.Value {
 	head, body := l.Func().NewBlockAfter(l.Block()), l.Func().NewBlockAfter(l.Block())
 	n := head.AddParam(ir.TI64)
 	l.Jump(head, ir.Const(0))
-	l.goOn(head)
+	l.continueAt(head)
 	next := l.Emit(ir.OpMapNext, ir.TMapVal(x.Name, true), v.Args[0], walk)
 	l.Br(l.NotNull(next), body, rest)
-	l.goOn(body)
+	l.continueAt(body)
 	l.Jump(head, l.AddImm(n, 1))
-	l.goOn(rest)
+	l.continueAt(rest)
 	return n
 }

@@ -4,9 +4,9 @@ package passes
 
 import "btc/ir"
 
-// lower-library expands the functions of the language that need loops, helpers or
-// maps of their own: searches of strings, names of probes, actions on processes.
-// It runs first, so that all optimizations see what it writes.
+// lower-library expands the functions of the language that need loops, helpers or maps of their
+// own: searches of strings, names of probes, actions on processes. It runs first, so that all
+// optimizations apply to the code that it emits.
 //
 // requires:    -
 // establishes: none of its ops is left; the maps "probe_names" and "packets" exist
@@ -95,7 +95,7 @@ func (l *lowering) scratch(name string, size int) *ir.Value {
 	return p
 }
 
-// lowerMemCmp compares byte by byte: the place of the difference decides.
+// lowerMemCmp compares byte by byte: the first difference decides the result.
 func lowerMemCmp(l *lowering, v *ir.Value) *ir.Value {
 	for _, a := range v.Args {
 		if a.Op == ir.OpSlotAddr {
@@ -107,18 +107,18 @@ func lowerMemCmp(l *lowering, v *ir.Value) *ir.Value {
 	next := l.Func().NewBlockAfter(head)
 	l.Jump(head, ir.Const(0))
 	k := head.AddParam(ir.TI64)
-	l.goOn(head)
+	l.continueAt(head)
 	diff := l.Sub(l.Load(ir.S8, l.Add(v.Args[0], k), 0), l.Load(ir.S8, l.Add(v.Args[1], k), 0))
 	more := l.AddImm(k, 1)
 	l.Br(l.ICmp(ir.EQ, diff, ir.Const(0)), next, rest)
-	l.goOn(next)
+	l.continueAt(next)
 	again := ir.Edge{To: head, Args: []*ir.Value{more}}
 	next.Br(l.ICmp(ir.ULT, more, ir.Const(v.Imm)), again, ir.Edge{To: rest}, l.Pos)
-	l.goOn(rest)
+	l.continueAt(rest)
 	return diff
 }
 
-// lowerReadBytes reads a number of bytes that the program has bounded.
+// lowerReadBytes reads a variable number of bytes, which the program has bounded.
 func lowerReadBytes(l *lowering, v *ir.Value) *ir.Value {
 	r := l.bySpace(v.Args[2], func(from *ir.Value) *ir.Value {
 		_, helper := readHelpers(from)
@@ -156,12 +156,12 @@ func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
 	}, func() *ir.Value { return l.Call("jiffies64", ir.TI64) })
 }
 
-// packetLimit is the most that skb_output copies of a packet: a perf record has at
-// most 64 KiB with its headers.
+// packetLimit is the maximum number of bytes of a packet that skb_output copies: a perf record has
+// at most 64 KiB with its headers.
 const packetLimit = 0xff00
 
-// lowerSkbOutput has the kernel copy a packet behind a record of ours into a perf
-// event array, the only map that the helper takes.
+// lowerSkbOutput makes the kernel write a record followed by the packet to a perf event array, the
+// only map that the helper supports.
 func lowerSkbOutput(l *lowering, v *ir.Value) *ir.Value {
 	const packets = "packets"
 	intern(l.m, packets, "perf_event_array", 4, 4, 0)

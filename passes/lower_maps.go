@@ -193,8 +193,8 @@ func lowerMapHas(l *lowering, v *ir.Value) *ir.Value {
 	return l.ICmp(ir.NE, set, ir.Const(0))
 }
 
-// isSet is not 0 when the scalar at p is set. A histogram has no word for that: it counts
-// as set.
+// isSet emits a value that is not 0 if the scalar at p is set. A histogram has no word for that
+// and counts as set.
 func (l *lowering) isSet(x *ir.Map, p *ir.Value) *ir.Value {
 	if x.BPF.Present < 0 {
 		return ir.Const(1)

@@ -83,7 +83,7 @@ func (l *lowering) fieldLoad(v, p *ir.Value) *ir.Value {
 func (l *lowering) probeScalar(v, p *ir.Value) *ir.Value {
 	word := l.Slot("read", 8, 8)
 	from := l.AddImm(p, v.Imm)
-	if v.CORE == noField { // the helper writes all bytes, zeros where it cannot read
+	if v.CORE == noField { // the helper writes all bytes, zeros if it cannot read
 		l.probeRead(word, ir.Const(int64(v.Mem.Size())), from)
 		if v.Mem.Size() == 8 {
 			return l.Cast(v.Type, l.Load(ir.U64, word, 0))
@@ -224,7 +224,7 @@ func countSteps(n, w int) int {
 	return count
 }
 
-// align is the widest access, in bytes, that address p allows. The kernel always requires
+// align returns the widest access, in bytes, that address p allows. The kernel always requires
 // aligned accesses of the stack; those of map values and records need not be aligned on the
 // supported architectures. A slot's alignment is raised as needed for an access of n bytes.
 func (l *lowering) align(p *ir.Value, n int) int {

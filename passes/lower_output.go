@@ -113,12 +113,12 @@ func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 // nothing else touches its slot or uses its result, and it runs before each run
 // of the emit.
 func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
-	type place struct {
+	type position struct {
 		b *ir.Block
 		i int
 	}
 	uses, d := ir.UseCounts(f), ir.Dominators(f)
-	mentions, emits, makers := map[*ir.Slot]int{}, map[*ir.Slot]place{}, map[*ir.Slot]place{}
+	mentions, emits, makers := map[*ir.Slot]int{}, map[*ir.Slot]position{}, map[*ir.Slot]position{}
 	f.Uses(func(v **ir.Value) {
 		if (*v).Op == ir.OpSlotAddr {
 			mentions[(*v).Slot]++
@@ -130,9 +130,9 @@ func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
 				switch {
 				case a.Op != ir.OpSlotAddr || a.Imm != 0 || mentions[a.Slot] != 2:
 				case v.Op == ir.OpEmit:
-					emits[a.Slot] = place{b, i}
+					emits[a.Slot] = position{b, i}
 				case j == 0 && uses[v.ID] == 0 && (v.Op == ir.OpStr || v.Op == ir.OpComm || v.Op == ir.OpStrLit):
-					makers[a.Slot] = place{b, i}
+					makers[a.Slot] = position{b, i}
 				}
 			}
 		}
@@ -211,7 +211,7 @@ func (l *lowering) writeSeq(rec, size *ir.Value) {
 	l.Call("seq_write", ir.TI64, l.seqFile(), rec, size)
 }
 
-// seqFile is the kernel's file that the iterator writes to.
+// seqFile returns the kernel's file that the iterator writes to.
 func (l *lowering) seqFile() *ir.Value {
 	ctx := l.Func().Entry().Params[0]
 	meta := l.LoadAs(ir.TBTF("struct bpf_iter_meta", false), ir.U64, ctx, 0)
@@ -223,7 +223,7 @@ func (l *lowering) seqFile() *ir.Value {
 	)
 }
 
-// producer is the op that takeProducers removed for an argument; nil when there is none.
+// producer returns the op that takeProducers removed for an argument, or nil if there is none.
 func producer(arg *ir.Value, made map[*ir.Slot]*ir.Value) *ir.Value {
 	if arg.Op != ir.OpSlotAddr {
 		return nil
@@ -246,7 +246,7 @@ func (l *lowering) pad(rec *ir.Value, e *ir.Event) {
 	}
 }
 
-// written is how many bytes of a fixed field fill writes.
+// written returns the number of bytes of a fixed field that fill writes.
 func written(f *ir.Field) int {
 	if f.Var {
 		return 4
@@ -254,8 +254,8 @@ func written(f *ir.Field) int {
 	return min(valueSize(f.Layout), max(numberSize(f.Layout), f.Layout.Size))
 }
 
-// numberSize is how many bytes of a number are written. The reader extends it from its
-// size; the upper bytes are not written.
+// numberSize returns the number of bytes that are written for a number. The reader extends it from
+// its size; the upper bytes are not written.
 func numberSize(l *ir.Layout) int {
 	if k := l.Kind; (k == ir.LInt || k == ir.LEnum || k == ir.LBool) && l.Size < 8 {
 		return max(l.Size, 1)
@@ -309,7 +309,7 @@ const (
 	recordHeader = 8 // BPF_RINGBUF_HDR_SZ
 )
 
-// wakeFlags are the wake-up flags of a record. A sleeping reader is woken by the next event; a
+// wakeFlags returns the wake-up flags of a record. A sleeping reader is woken by the next event; a
 // polling reader is woken at once only for events that it must act on, and when much was sent. A
 // wake-up interrupts the CPU, which costs up to 10 us on virtual machines: only the record that
 // carries the sum of lengths past a multiple of wakeAt wakes. length is the record's, less than
@@ -325,27 +325,28 @@ func (l *lowering) wakeFlags(e *ir.Event, length *ir.Value) *ir.Value {
 	return l.unlessAsleep(l.AddImm(l.LShr(sum, ir.Const(wakeShift)), noWakeup)) // noWakeup and the carry
 }
 
-// submitFlags are wakeFlags of a record that was built in place, computed from its address:
-// the record that ends at or crosses a multiple of wakeAt wakes. This needs no helper,
-// reads nothing that the reader writes often, and has no branch. (A 32-bit copy of a
-// pointer is a number to the verifier for programs that may see addresses, which all
-// tracing programs may; masking the pointer is refused.)
+// submitFlags returns the wake-up flags of a record that was built in place, computed from its
+// address: a record that ends at or crosses a multiple of wakeAt wakes the reader. This needs no
+// helper and no branch, and reads no memory that the reader writes often. (A 32-bit copy of a
+// pointer is a number to the verifier for programs that may see addresses, which all tracing
+// programs may; masking the pointer is refused.)
 func (l *lowering) submitFlags(e *ir.Event, rec *ir.Value) *ir.Value {
 	if actsAtOnce(e) {
 		return ir.Const(forceWakeup)
 	}
 	at := l.And(l.Emit(ir.OpZext, ir.TI64, l.Cast(ir.TI64, rec)), ir.Const(wakeAt-1))
 	at.Args[0].Mem = ir.U32
-	// After the record the header of the next one begins. The sum is wakeAt and less than
-	// twice as much, or more: noWakeup or forceWakeup times wakeAt plus a remainder.
+	// The header of the next record follows the record. noWakeup*wakeAt is added so that the shift
+	// yields noWakeup (1) if the record ends before the next multiple of wakeAt, else forceWakeup
+	// (2).
 	end := l.AddImm(at, int64(min(roundUp(e.Size, 8)+recordHeader, wakeAt))+noWakeup*wakeAt)
 	return l.unlessAsleep(l.LShr(end, ir.Const(wakeShift)))
 }
 
-// unlessAsleep removes noWakeup from flags unless the global asleep is noWakeup, which it is while
-// the reader sleeps and with a loader that does not know the global. Without a flag the kernel
-// wakes the reader for a record if all earlier ones were consumed: for the first one, and not again
-// until the reader has run.
+// unlessAsleep clears noWakeup in flags if the global asleep is 1: while the reader sleeps, and
+// with a loader that does not know the global, whose initial value is 1. Without a flag the kernel
+// wakes the reader for a record if all earlier ones were consumed: for the first one, and not
+// again until the reader has run.
 func (l *lowering) unlessAsleep(flags *ir.Value) *ir.Value {
 	global(l.m, "asleep", ir.GlobalInit, 8).Init = []byte{noWakeup}
 	return l.Binary(ir.OpXor, flags, l.Load(ir.U64, l.GlobalAddr(ir.TMapVal(".data", false), "asleep", 0), 0))
@@ -432,12 +433,12 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	head := f.NewBlockAfter(l.Block())
 	i := head.AddParam(ir.TI64)
 	l.Jump(head, ir.Const(0))
-	l.goOn(head)
+	l.continueAt(head)
 	read := l.Emit(ir.OpRead, at.Type, l.Add(at, l.Shl(i, ir.Const(3))))
 	read.Mem = ir.U64
 	some := f.NewBlockAfter(head)
 	l.Br(l.ICmp(ir.NE, read, constOf(at.Type, 0)), some, done)
-	l.goOn(some)
+	l.continueAt(some)
 	end := l.Load(ir.U32, rec, 4)
 	n := l.readString(l.Add(rec, l.And(end, ir.Const(int64(last)))), read, ir.Const(ir.JoinBytes), ir.JoinBytes)
 	n = l.And(n, l.Binary(ir.OpXor, l.AShr(n, ir.Const(63)), ir.Const(-1))) // 0 for a string that cannot be read
@@ -445,7 +446,7 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 	next := l.AddImm(i, 1)
 	l.Block().
 		Br(l.ICmp(ir.ULT, next, ir.Const(v.Imm)), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: done}, l.Pos)
-	l.goOn(done)
+	l.continueAt(done)
 	end = l.Load(ir.U32, rec, 4)
 	l.Store(ir.U16, rec, field.Off+2, l.AddImm(end, int64(-e.Size)))
 	l.sendRecord(events, e, rec, end, most)
@@ -456,7 +457,7 @@ func lowerJoin(l *lowering, v *ir.Value) *ir.Value {
 // memory.
 const manyFields = 8
 
-// tailRoom is the most that a string or buffer takes in the tail; a string that fills its
+// tailRoom returns the maximum size of a string or buffer in the tail; a string that fills its
 // capacity is followed by its NUL.
 func tailRoom(f ir.Field) int {
 	if f.Kind == ir.LString {

@@ -65,7 +65,7 @@ func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	l.Call("seq_printf", ir.TI64, l.seqFile(), format, ir.Const(int64(len(text))), data, ir.Const(size))
 }
 
-// kernelFormat is a printf's format in the kernel's syntax: each number is a word of 64
+// kernelFormat returns a printf's format in the kernel's syntax: each number is a word of 64
 // bits.
 func kernelFormat(e *ir.Event) string {
 	var out strings.Builder

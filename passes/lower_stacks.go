@@ -42,7 +42,7 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce)
 		frames.Slot.Class = ir.Scratch // the kernel requires constant offsets in the frame
 	}
-	if stacks.Depth > int(v.Imm) || wantsInitialised(l.Func().Prog) {
+	if stacks.Depth > int(v.Imm) || wantsInitialized(l.Func().Prog) {
 		l.zero(frames, 8*stacks.Depth)
 	}
 	// On success the helper zeroes the rest of the buffer.
@@ -59,9 +59,9 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 		func() *ir.Value { return ir.Const(0) })
 }
 
-// wantsInitialised reports whether get_stack accepts only initialised memory in a program:
+// wantsInitialized reports whether get_stack accepts only initialized memory in a program:
 // before 5.11 it does for programs with the helpers of raw tracepoints.
-func wantsInitialised(p *ir.Prog) bool {
+func wantsInitialized(p *ir.Prog) bool {
 	return p != nil && classOf(p.Kind).name == "scratch_t"
 }
 
@@ -99,19 +99,19 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	result := done.AddParam(ir.TI64)
 	head := l.Func().NewBlockAfter(l.Block())
 	off, h, before := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
-	turn := l.Func().NewBlockAfter(head)
+	body := l.Func().NewBlockAfter(head)
 	l.Jump(head, ir.Const(0), ir.Const(hashFactor), ir.Const(1))
 	// The loop is left by a jump from the head: the kernel then checks at the jump's destination
 	// whether it has seen that state before, and verifies what follows the loop once instead of
 	// once per iteration.
-	l.goOn(head)
-	head.Br(l.ICmp(ir.EQ, before, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: turn}, l.Pos)
-	l.goOn(turn)
+	l.continueAt(head)
+	head.Br(l.ICmp(ir.EQ, before, ir.Const(0)), ir.Edge{To: done, Args: []*ir.Value{h}}, ir.Edge{To: body}, l.Pos)
+	l.continueAt(body)
 	mixed, last := l.hashWords(l.Add(p, off), h, hashedAtOnce)
 	next := l.AddImm(off, 8*hashedAtOnce)
-	turn.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, mixed, last}},
+	body.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, mixed, last}},
 		ir.Edge{To: done, Args: []*ir.Value{mixed}}, l.Pos)
-	l.goOn(done)
+	l.continueAt(done)
 	return l.Mul(result, ir.Const(hashFactor))
 }
 

@@ -83,7 +83,7 @@ func lowerStrLit(l *lowering, v *ir.Value) *ir.Value {
 	return nil
 }
 
-// word is up to 8 bytes as a little-endian number.
+// word returns up to 8 bytes as a little-endian number.
 func word(b []byte) int64 {
 	var buf [8]byte
 	copy(buf[:], b)
@@ -98,7 +98,7 @@ func lowerStr(l *lowering, v *ir.Value) *ir.Value {
 	to, bound := v.Args[0], v.Args[2]
 	switch {
 	case !bound.IsConst():
-		// The kernel accepts a variable length only for initialised destinations; scratch
+		// The kernel accepts a variable length only for initialized destinations; scratch
 		// always is.
 		switch s := to.Slot; {
 		case s == nil || s.Class == ir.Scratch:
@@ -151,9 +151,9 @@ func (l *lowering) readString(to, from, bound *ir.Value, room int64) *ir.Value {
 	})
 }
 
-// fillString is readString, but a string of room bytes or more fills the room and has no
-// NUL, by which the reader of the value sees that it was truncated. The helper puts a NUL
-// into the last byte, so that byte is read apart.
+// fillString is like readString, but a string of room bytes or more fills the room and has no NUL,
+// by which the reader of the value sees that it was truncated. The helper puts a NUL into the last
+// byte, so that byte is read apart.
 func (l *lowering) fillString(to, from, bound *ir.Value, room int64) *ir.Value {
 	n := l.readString(to, from, bound, room)
 	if bound.IsConst() && uint64(bound.Imm) <= uint64(room) {
@@ -247,18 +247,18 @@ func lowerStrEqMem(l *lowering, v *ir.Value) *ir.Value {
 		head := l.Func().NewBlockAfter(l.Block())
 		i := head.AddParam(ir.TI64)
 		l.Jump(head, ir.Const(0))
-		l.goOn(head)
+		l.continueAt(head)
 		l.sameWord(p, q, l.shift(ir.OpShl, i, int64(bits.TrailingZeros(uint(w)))), w, done)
 		next := l.AddImm(i, 1)
 		rest = n % w
 		after := l.Func().NewBlockAfter(l.Block())
 		l.Block().
 			Br(l.ICmp(ir.ULT, next, ir.Const(int64(n/w))), ir.Edge{To: head, Args: []*ir.Value{next}}, ir.Edge{To: after}, l.Pos)
-		l.goOn(after)
+		l.continueAt(after)
 	}
 	steps(rest, min(w, 8), func(off, w int) { l.sameWord(p, q, ir.Const(int64(n-rest+off)), w, done) })
 	l.Jump(done, ir.Bool(true))
-	l.goOn(done)
+	l.continueAt(done)
 	return equal
 }
 
@@ -276,12 +276,12 @@ func (l *lowering) sameWord(p, q, off *ir.Value, w int, done *ir.Block) {
 	next := f.NewBlockAfter(same)
 	l.Block().
 		Br(l.ICmp(ir.EQ, differ, ir.Const(0)), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
-	l.goOn(same)
+	l.continueAt(same)
 	same.Br(
 		l.ICmp(ir.EQ, nul, ir.Const(0)),
 		ir.Edge{To: next},
 		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}},
 		l.Pos,
 	)
-	l.goOn(next)
+	l.continueAt(next)
 }

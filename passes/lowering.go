@@ -50,7 +50,7 @@ func (l *lowering) refuse(v *ir.Value, hint, format string, args ...any) *ir.Val
 	return zeroOf(v.Type)
 }
 
-// zeroOf is the zero value of a type; nil for void.
+// zeroOf returns the zero value of a type; nil for void.
 func zeroOf(t ir.Type) *ir.Value {
 	switch t.Kind {
 	case ir.Void:
@@ -63,10 +63,10 @@ func zeroOf(t ir.Type) *ir.Value {
 	return ir.Null(t)
 }
 
-// goOn moves the insertion point to the start of blk.
-func (l *lowering) goOn(blk *ir.Block) { *l.Builder = *ir.At(blk, 0, l.Pos) }
+// continueAt moves the insertion point to the start of blk.
+func (l *lowering) continueAt(blk *ir.Block) { *l.Builder = *ir.At(blk, 0, l.Pos) }
 
-// prog is the program at the insertion point. Only programs have a context.
+// prog returns the program at the insertion point. Only programs have a context.
 func (l *lowering) prog() *ir.Prog {
 	p := l.Func().Prog
 	if p == nil {
@@ -75,14 +75,14 @@ func (l *lowering) prog() *ir.Prog {
 	return p
 }
 
-// key32 is the address of an array map's key.
+// key32 returns the address of an array map's key.
 func (l *lowering) key32(index *ir.Value) *ir.Value {
 	k := l.Slot("index", 4, 4)
 	l.Store(ir.U32, k, 0, index)
 	return k
 }
 
-// lookup is the nullable address of an element of the map called name.
+// lookup returns the nullable address of an element of the map called name.
 func (l *lowering) lookup(name string, key *ir.Value) *ir.Value {
 	return l.Call("map_lookup_elem", ir.TMapVal(name, true), ir.MapOperand(name), key)
 }
@@ -122,17 +122,17 @@ func needLoss(m *ir.Module, x *ir.Map) {
 	lost.Size += 8
 }
 
-// lose counts a loss of x: a record that did not fit, an element that could not be created,
-// a scratch slot that was not free. All CPUs share the counter: what fails after taking a
-// lock of all CPUs can end with an atomic add, and it takes 4 instructions where an element
-// of a per-CPU map takes 18.
+// lose counts a loss of x: a record that did not fit, an element that could not be created, a
+// scratch slot that was not free. All CPUs share the counter: these failures are rare or have
+// taken a global lock anyway, and an atomic add takes 4 instructions, an update of a per-CPU map
+// 18.
 func (l *lowering) lose(x *ir.Map) {
 	needLoss(l.m, x)
 	p := l.GlobalAddr(ir.TMapVal(".bss", false), "lost", 8*l.lossHere(x))
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
 }
 
-// lossHere is the counter of the current position, among those where the script adds to x:
+// lossHere returns the counter of the current position, among those where the script adds to x:
 // each has its own, so that a message can name the position. An op at none of them counts
 // as the first.
 func (l *lowering) lossHere(x *ir.Map) int {

@@ -86,8 +86,9 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 	}
 }
 
-// exporterForm is the format of ebpf_exporter, which reads 8-byte numbers: the last part of a key
-// is the histogram bucket, and the number after the last bucket is the sum of the values.
+// exporterForm changes a map to the format of ebpf_exporter, which reads 8-byte numbers: the last
+// part of a key is the histogram bucket, and the number after the last bucket is the sum of the
+// values.
 func exporterForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeHist, ir.ShapeLhist:
@@ -101,7 +102,8 @@ func exporterForm(x *ir.Map) {
 	}
 }
 
-// gadgetForm is the format of Inspektor Gadget, which takes the elements of plain hashes.
+// gadgetForm changes a map to the format of Inspektor Gadget, which reads and deletes the elements
+// of plain hashes.
 func gadgetForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeHist, ir.ShapeLhist:

@@ -125,8 +125,8 @@ func scalarForm(x *ir.Map) form {
 	return form{16, 8, 0} // sum
 }
 
-// valueSize is the size of an object in memory: a number takes 8 bytes
-// whatever its type (docs/layouts.md).
+// valueSize returns the size of an object in memory: a number takes 8 bytes
+// regardless of its type (docs/layouts.md).
 func valueSize(l *ir.Layout) int {
 	switch l.Kind {
 	case ir.LInt, ir.LBool, ir.LPtr, ir.LEnum:
@@ -203,7 +203,7 @@ func keyedType(x *ir.Map) string {
 	return "hash"
 }
 
-// buckets is the number of buckets of a histogram (docs/layouts.md).
+// buckets returns the number of buckets of a histogram (docs/layouts.md).
 func buckets(x *ir.Map) int {
 	if x.Shape == ir.ShapeLhist {
 		return manifest.LhistBuckets(x.Min, x.Max, x.Step)
@@ -273,7 +273,7 @@ var (
 	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
 )
 
-// takenNames are the symbols that a map of the script may not have.
+// takenNames returns the symbols that a map of the script may not have.
 func takenNames(m *ir.Module) map[string]bool {
 	taken := map[string]bool{}
 	for _, name := range ownNames {
@@ -286,12 +286,12 @@ func takenNames(m *ir.Module) map[string]bool {
 		taken[g.Name] = true
 	}
 	for _, x := range m.Maps {
-		taken[x.BPF.Name] = true // of an internal map
+		taken[x.BPF.Name] = true // name of an internal map
 	}
 	return taken
 }
 
-// symbol is the symbol of a map of the script in the format of a program: "@start" is start, and AT_start
+// symbol returns the symbol of a map of the script in the format of a program: "@start" is start, and AT_start
 // where that is taken.
 func symbol(x *ir.Map, used map[string]bool, format string) string {
 	if x.Shape == ir.ShapeStack {
@@ -300,7 +300,7 @@ func symbol(x *ir.Map, used map[string]bool, format string) string {
 	s := ir.CIdentifier(strings.TrimPrefix(x.Name, "@"))
 	prefixes := ownPrefixes
 	if format == ForGadget {
-		s, prefixes = gadgetName(s), append(slices.Clip(prefixes), string(ir.EvPrintf)) // its ring buffers
+		s, prefixes = gadgetName(s), append(slices.Clip(prefixes), string(ir.EvPrintf)) // prefixes of its ring buffers
 	}
 	own := func(prefix string) bool { return strings.HasPrefix(s, prefix) }
 	if !ir.IsCName(s) || used[s] || slices.ContainsFunc(prefixes, own) {

@@ -8,16 +8,14 @@ import (
 	"btc/ir"
 )
 
-// opaque-values keeps values whose bits the kernel's verifier knows to differ by path from
-// multiplying its states. A value of two constants that a later branch tests, or one that a
-// branch tests twice, is two states on each path to the second test, and n of them live at
-// one time are 2^n states. An opaque copy is one state.
+// opaque-values limits path explosion in the kernel's verifier, by hiding values that it knows to
+// be different on different paths. A value that is one of two constants and is tested later, or a
+// value that is tested twice, makes two states on each path to the last test; n such values that
+// are live at once make 2^n states. An opaque copy makes one.
 //
 // requires:    core IR; loops are in their last form
-// establishes: across a join live at most maxKnown values of the script that are known to
-//
-//	differ by path, but for those whose range the verifier must know
-//
+// establishes: at most maxKnown values of the script that are known to differ by path are live
+// across a join, not counting those whose range the verifier must know
 // invalidates: use counts, liveness, ranges
 //
 //	b3(v5:i64):                          ; 7 or 100
@@ -44,15 +42,15 @@ const maxKnown = 2
 
 // known is what the verifier knows of the integers of a function.
 type known struct {
-	f      *ir.Func
-	order  []*ir.Block
-	preds  [][]ir.Pred
-	ranged ir.ValueSet // its range is needed
-	free   ir.ValueSet // not computed from what the host decides before load
-	number ir.ValueSet // free, and not a pointer to the verifier
-	fixed  ir.ValueSet // computed from constants alone: known on each path
-	asked  []bool      // a branch depends on it
-	tests  [][]test    // by Value.ID: its tests against constants
+	f        *ir.Func
+	order    []*ir.Block
+	preds    [][]ir.Pred
+	ranged   ir.ValueSet // values whose range is needed
+	free     ir.ValueSet // not computed from what the host decides before load
+	number   ir.ValueSet // free, and not a pointer to the verifier
+	fixed    ir.ValueSet // computed from constants alone: known on each path
+	branched []bool      // a branch depends on it
+	tests    [][]test    // by Value.ID: its tests against constants
 }
 
 // test is a use of a comparison: an operand of user, or the terminator of the block.
@@ -71,11 +69,11 @@ func (t test) compares() *ir.Value {
 // newKnown returns nil for a function with few branches.
 func newKnown(f *ir.Func) *known {
 	k := &known{
-		f:     f,
-		order: ir.ReversePostorder(f),
-		preds: ir.Preds(f),
-		asked: make([]bool, f.NumValues()),
-		tests: make([][]test, f.NumValues()),
+		f:        f,
+		order:    ir.ReversePostorder(f),
+		preds:    ir.Preds(f),
+		branched: make([]bool, f.NumValues()),
+		tests:    make([][]test, f.NumValues()),
 	}
 	branches := 0
 	for _, b := range k.order {
@@ -153,7 +151,7 @@ func (k *known) findRanged() ir.ValueSet {
 	return set
 }
 
-// greatest is the largest set of integers that all have the property, which may look at the
+// greatest returns the largest set of integers that all have the property, which may look at the
 // set.
 func (k *known) greatest(property func(v *ir.Value, set ir.ValueSet) bool) ir.ValueSet {
 	set := ir.NewValueSet(k.f)
@@ -274,8 +272,8 @@ var binaryOps = map[ir.Op]bool{
 func (k *known) findTests() {
 	var work []*ir.Value
 	ask := func(v *ir.Value) {
-		if v.ID >= 0 && v.Type == ir.TI64 && !k.asked[v.ID] {
-			k.asked[v.ID] = true
+		if v.ID >= 0 && v.Type == ir.TI64 && !k.branched[v.ID] {
+			k.branched[v.ID] = true
 			work = append(work, v)
 		}
 	}
@@ -308,7 +306,7 @@ func (k *known) findTests() {
 	}
 }
 
-// tested is the value that a comparison with a constant tells the verifier about: for a
+// tested returns the value that a comparison with a constant tells the verifier about: for a
 // test of bits, the value that has them.
 func tested(c *ir.Value) *ir.Value {
 	if x := c.Args[0]; x.Op == ir.OpAnd && x.Args[1].IsConst() {
@@ -328,7 +326,7 @@ func (k *known) differs(v *ir.Value) (computed, compared bool) {
 	case !k.number.Has(v), v.Op != ir.OpParam && v.Op != ir.OpSelect && v.Op != ir.OpBoolInt:
 	case k.fixed.Has(v):
 		computed = true
-	case k.asked[v.ID]:
+	case k.branched[v.ID]:
 		k.back(v, func(a *ir.Value) { computed = computed || a.IsConst() || k.fixed.Has(a) })
 	}
 	return computed, compared

@@ -27,8 +27,8 @@ const (
 	cachesOn = "caches" // the constant
 )
 
-// mayRunOften is about event rates at which a lookup is noticeable. A block request takes
-// microseconds.
+// mayRunOften reports whether a program may run at rates at which the cost of a lookup is
+// noticeable. Block requests do not count, because each takes microseconds.
 func mayRunOften(p *ir.Prog) bool {
 	return probe.Lookup(p.Kind).Frequent && !(p.Kind == probe.Tracepoint && p.Attach.Target == "block")
 }
@@ -64,8 +64,8 @@ func addCaches(m *ir.Module, names map[string]bool) {
 	}
 }
 
-// cacheable reports whether a map's layout allows caches: not if the script declares the number
-// of keys, and not with stacks in the key, next to which a lookup costs nothing.
+// cacheable reports whether a map's layout allows caches: it does not if the script declares the
+// number of keys, or if the key contains a stack, which costs much more to capture than a lookup.
 func cacheable(x *ir.Map) bool {
 	kind := "percpu_hash"
 	switch x.Shape {
@@ -101,7 +101,7 @@ type mapUses struct {
 func aggregated(m *ir.Module) mapUses {
 	u := mapUses{map[string]map[*ir.Func]int{}, map[string]bool{}}
 	for _, f := range m.Funcs {
-		var keys slotUses // of f, computed on demand
+		var keys slotUses // slot uses of f, computed on demand
 		scalarKey := func(v *ir.Value) bool {
 			if keys == nil {
 				keys = usesOfSlots(f)
@@ -177,11 +177,11 @@ func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	hash.Cold, miss.Cold = true, true
 	on := l.Func().NewBlockAfter(l.Block())
 	l.Br(l.ICmp(ir.NE, l.Global(ir.U64, t.Enable, 0), ir.Const(0)), on, hash)
-	l.goOn(on)
+	l.continueAt(on)
 	cpu := l.Call("get_smp_processor_id", ir.TI64)
 	within := l.Func().NewBlockAfter(l.Block())
 	l.Br(l.ICmp(ir.ULT, cpu, ir.Const(int64(t.CPUs))), within, hash)
-	l.goOn(within)
+	l.continueAt(within)
 	var words []*ir.Value
 	for off := 0; off < x.BPF.KeySize; off += 8 {
 		words = append(words, l.Load(ir.U64, key, off))
@@ -195,29 +195,29 @@ func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 			same = l.Func().NewBlockAfter(l.Block())
 		}
 		l.Br(l.ICmp(ir.EQ, l.Load(ir.U64, slot, t.KeyOff+8*i), w), same, miss)
-		l.goOn(same)
+		l.continueAt(same)
 	}
 	body(l.AddImm(slot, int64(t.ValueOff)))
 	if t.ValueOff > 0 {
 		l.Store(ir.U64, slot, 0, ir.Const(1))
 	}
 	l.Jump(end)
-	l.goOn(miss)
+	l.continueAt(miss)
 	free := l.Func().NewBlockAfter(miss)
 	free.Cold = true
 	l.Br(l.ICmp(ir.EQ, l.Load(ir.U64, slot, 0), ir.Const(0)), free, hash)
-	l.goOn(free)
+	l.continueAt(free)
 	for i, w := range words {
 		l.Store(ir.U64, slot, t.KeyOff+8*i, w)
 	}
 	l.Jump(taken)
-	l.goOn(hash)
+	l.continueAt(hash)
 	slowPath()
 	l.Jump(end)
-	l.goOn(end)
+	l.continueAt(end)
 }
 
-// cacheSlot is the offset of the slot that a key may have in a table: a multiple of it by a
+// cacheSlot returns the offset of the slot that a key may have in a table: a multiple of it by a
 // constant from the golden ratio spreads consecutive numbers. For a one-word key only the
 // lower half counts, for which a constant of 31 bits is enough.
 func (l *lowering) cacheSlot(words []*ir.Value, t *ir.PerCPUCache) *ir.Value {
@@ -283,7 +283,7 @@ func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	return true
 }
 
-// numbers are the ops whose results are numbers whatever their operands.
+// numbers are the ops whose results are numbers regardless of their operands.
 var numbers = map[ir.Op]bool{
 	ir.OpConst:   true,
 	ir.OpPid:     true,

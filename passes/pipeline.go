@@ -107,7 +107,7 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 	return nil
 }
 
-// Pipeline is the table of passes, in the order of their runs.
+// Pipeline returns the table of passes, in the order of their runs.
 func Pipeline() []Pass {
 	return []Pass{
 		{
@@ -219,17 +219,17 @@ func Orders() []Order {
 		{"lower-library", "fold", "what it writes is optimized with the rest"},
 		{"lower-library", "map-layout", "it adds maps"},
 		{"lower-library", "lower-strings", "it writes string ops"},
-		{"cse", "lower-builtins", "a builtin that was lowered to several blocks is not recognised"},
+		{"cse", "lower-builtins", "a builtin that was lowered to several blocks is not recognized"},
 		{"fold", "cse", "equal values have equal operands only after folding"},
 		{"fold", "sccp", "sccp evaluates constants and knows no algebraic identities"},
 		{"sccp", "simplify-cfg", "decided branches leave blocks to merge"},
 		{"sccp", "map-layout", "unreachable code must not influence the layout of a map"},
-		{"cse", "range", "range recognises tests of one value, not of equal values"},
+		{"cse", "range", "range recognizes tests of one value, not of equal values"},
 		{"cse", "lookup-merging", "keys are equal when they hold the same values"},
 		{
 			"spill-to-scratch",
 			"lower-maps",
-			"lowering adds reads of bytes that may be uninitialized, and keys are recognised by the map ops",
+			"lowering adds reads of bytes that may be uninitialized, and keys are recognized by the map ops",
 		},
 		{"cse", "direct-reads", "merged reads need one chain of pointers"},
 		{"direct-reads", "dce", "the original reads of the pointers of a chain become dead"},
@@ -257,7 +257,7 @@ func Orders() []Order {
 		{"lower-memory", "store-forwarding", "it works on loads and stores"},
 		{"lookup-merging", "store-forwarding", "keys are compared by the stores that write them"},
 		{"lookup-merging", "slots", "once keys share stack bytes, a slot does not identify its contents"},
-		{"cse", "architectures", "equal reads of a register are recognised while each is one op"},
+		{"cse", "architectures", "equal reads of a register are recognized while each is one op"},
 		{"range", "architectures", "the tests are decided on the host, not at compile time"},
 		{"read-forwarding", "sink", "it leaves dead loads"},
 		{"architectures", "sink", "it adds loads for each architecture"},

@@ -12,9 +12,7 @@ import "btc/ir"
 //
 // requires:    -
 // establishes: no icmp or branch whose result its block's dominators imply; every
-//
-//	block is reachable
-//
+// block is reachable
 // invalidates: dominators, liveness, loops, use counts, ranges
 //
 //	b0(v0:ctx):

@@ -110,7 +110,7 @@ func untouched(into *slotUse, values []*ir.Value, store *ir.Value) bool {
 	return true
 }
 
-// accessed is how many bytes v reads or writes at most through its first argument, -1 when
+// accessed returns how many bytes v reads or writes at most through its first argument, -1 when
 // unknown.
 func accessed(v *ir.Value) int64 {
 	switch v.Op {

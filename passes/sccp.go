@@ -156,7 +156,7 @@ func (p *propagation) raise(v *ir.Value, x fact) bool {
 	return true
 }
 
-// of is what is known of an operand.
+// of returns what is known of an operand.
 func (p *propagation) of(v *ir.Value) fact {
 	switch {
 	case v.IsConst():
@@ -167,7 +167,7 @@ func (p *propagation) of(v *ir.Value) fact {
 	return p.facts[v.ID]
 }
 
-// result is the result of v. All its operands are reached.
+// result returns what is known of the result of v, whose operands have all been reached.
 func (p *propagation) result(v *ir.Value) fact {
 	if n, ok := computed(v, p.arg); ok {
 		return fact{isConstant, n}

@@ -62,7 +62,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	if class.counted {
 		head = busySize
 	}
-	size := colour(f, ir.Scratch) + head
+	size := color(f, ir.Scratch) + head
 	if size > maxScratch {
 		return &ir.Diag{
 			Pos: f.Pos,
@@ -90,7 +90,7 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 // useGlobal places f's scratch record among the globals, which takes no lookup.
 func useGlobal(m *ir.Module, f *ir.Func) {
 	name := "scratch_" + f.Name
-	global(m, name, ir.GlobalData, roundUp(colour(f, ir.Scratch), 8))
+	global(m, name, ir.GlobalData, roundUp(color(f, ir.Scratch), 8))
 	s := scratchUser{m: m, f: f, base: ir.At(f.Entry(), 0, f.Pos).GlobalAddr(ir.TMapVal(".bss", false), name, 0)}
 	s.rebase()
 }
@@ -127,7 +127,7 @@ type scratchUser struct {
 // most events do not pass.
 func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	d := ir.Dominators(s.f)
-	at := s.place(d, mentions)
+	at := s.takeBlock(d, mentions)
 	rets := reachableRets(at)
 	i, ok := mentions[at]
 	if !ok {
@@ -152,7 +152,7 @@ func (s *scratchUser) take(mentions map[*ir.Block]int) {
 	s.base = l.NonNull(p)
 }
 
-// beforeRecord is the position in b, at or before i, at which no ring buffer record is
+// beforeRecord returns the position in b, at or before i, at which no ring buffer record is
 // open: none may be where the program ends for lack of a scratch record.
 func beforeRecord(b *ir.Block, i int) int {
 	open := -1
@@ -185,36 +185,36 @@ func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	try, pos := block(l.Block().Cold), l.Pos
 	i := try.AddParam(ir.TI64)
 	l.Block().Jump(try, pos, ir.Const(0))
-	l.goOn(try)
+	l.continueAt(try)
 	p := l.lookup(s.x.Name, l.key32(i))
 	none, found := block(true), block(try.Cold)
 	l.Br(l.NotNull(p), found, none)
-	l.goOn(found)
+	l.continueAt(found)
 	p = l.NonNull(p)
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(1))
 	mine := l.ICmp(ir.EQ, l.Load(ir.U64, p, 0), ir.Const(1))
-	giveBack := block(true)
-	found.Br(mine, ir.Edge{To: taken, Args: []*ir.Value{p}}, ir.Edge{To: giveBack}, pos)
-	l.goOn(giveBack)
+	release := block(true)
+	found.Br(mine, ir.Edge{To: taken, Args: []*ir.Value{p}}, ir.Edge{To: release}, pos)
+	l.continueAt(release)
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
 	next := l.AddImm(i, 1)
-	giveBack.Br(
+	release.Br(
 		l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))),
 		ir.Edge{To: try, Args: []*ir.Value{next}},
 		ir.Edge{To: none},
 		pos,
 	)
-	l.goOn(none)
+	l.continueAt(none)
 	l.lose(s.x)
 	l.Ret(ir.Const(0))
-	l.goOn(taken)
+	l.continueAt(taken)
 	return base
 }
 
-// place is the block in which to take the record: the last one, outside of loops, that
-// dominates all uses. A counted record must be released wherever the program ends after it,
-// so it must dominate each of those ends, too.
-func (s *scratchUser) place(d *ir.DomTree, mentions map[*ir.Block]int) *ir.Block {
+// takeBlock returns the block in which to take the record: the last one, outside of loops, that
+// dominates all uses. A counted record must be released wherever the program ends after it, so it
+// must dominate each of those ends, too.
+func (s *scratchUser) takeBlock(d *ir.DomTree, mentions map[*ir.Block]int) *ir.Block {
 	var at *ir.Block
 	for b := range mentions {
 		if at == nil {

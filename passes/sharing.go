@@ -65,7 +65,7 @@ func nestingMaps(m *ir.Module) map[string]bool {
 	type users struct {
 		funcs        map[*ir.Func]bool
 		nest, itself bool
-		calls, other bool // may share the raw tracepoint of system calls; is not a tracepoint of one
+		calls, other bool // programs that may share the raw tracepoint of system calls; other programs
 	}
 	all := map[string]*users{}
 	for _, f := range m.Funcs {

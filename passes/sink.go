@@ -76,14 +76,14 @@ func sinkFunc(f *ir.Func) {
 	for n := len(s.d.Order) - 1; n >= 0; n-- {
 		b := s.d.Order[n]
 		for i := len(b.Values) - 1; i >= 0; i-- {
-			if i < len(b.Values) { // a group went with the last one
+			if i < len(b.Values) { // a group moved with the last one
 				s.value(b.Values[i])
 			}
 		}
 	}
 }
 
-// smallOnFrame is an upper bound of the bytes of the slots that may be on the frame.
+// smallOnFrame returns an upper bound of the bytes of the slots that may be on the frame.
 func smallOnFrame(f *ir.Func) int {
 	n := 0
 	for _, s := range f.Slots {
@@ -100,8 +100,8 @@ func (s *sinker) number(b *ir.Block) {
 	}
 }
 
-// place is a point in the program: before b.Values[at].
-type place struct {
+// point is a point in the program: before b.Values[at].
+type point struct {
 	b  *ir.Block
 	at int
 }
@@ -124,7 +124,7 @@ func (s *sinker) value(v *ir.Value) {
 		i := s.index[w.ID]
 		from.Remove(i)
 		if from == to.b {
-			to.at-- // it was before the point
+			to.at-- // the value was before the point
 		}
 		to.b.Insert(to.at, w)
 		to.at++
@@ -149,7 +149,7 @@ func sinkable(v *ir.Value) bool {
 
 // target finds the first use of v, if it dominates the others and a single straight path
 // leads there, and whether that path crosses a call.
-func (s *sinker) target(v *ir.Value) (to place, calls bool) {
+func (s *sinker) target(v *ir.Value) (to point, calls bool) {
 	var d *ir.Block
 	meet := func(b *ir.Block) {
 		if d == nil {
@@ -168,7 +168,7 @@ func (s *sinker) target(v *ir.Value) (to place, calls bool) {
 	for d != v.Block && !s.straight(v.Block, d) {
 		d = s.d.Idom(d)
 	}
-	to = place{d, len(d.Values)}
+	to = point{d, len(d.Values)}
 	used := slices.Contains(s.ends[v.ID], d)
 	for _, u := range s.users[v.ID] {
 		if u.Block == d {
@@ -176,7 +176,7 @@ func (s *sinker) target(v *ir.Value) (to place, calls bool) {
 		}
 	}
 	if !used {
-		return place{}, false
+		return point{}, false
 	}
 	s.between(v, to, func(w *ir.Value) { calls = calls || w.Op == ir.OpCall || w.Op == ir.OpCallSub })
 	return to, calls
@@ -195,7 +195,7 @@ func (s *sinker) straight(a, b *ir.Block) bool {
 }
 
 // between calls do for the values after v and before to, the last first.
-func (s *sinker) between(v *ir.Value, to place, do func(*ir.Value)) {
+func (s *sinker) between(v *ir.Value, to point, do func(*ir.Value)) {
 	for b, end := to.b, to.at; ; end = len(b.Values) {
 		first := 0
 		if b == v.Block {
@@ -213,7 +213,7 @@ func (s *sinker) between(v *ir.Value, to place, do func(*ir.Value)) {
 
 // gather lists v and what has to move with it so that no other value's live range grows;
 // false when one would, or when a load would see another write.
-func (s *sinker) gather(v *ir.Value, to place, group *[]*ir.Value) bool {
+func (s *sinker) gather(v *ir.Value, to point, group *[]*ir.Value) bool {
 	if v.Op == ir.OpLoad && !s.unwritten(v, to) {
 		return false
 	}
@@ -233,7 +233,7 @@ func (s *sinker) gather(v *ir.Value, to place, group *[]*ir.Value) bool {
 }
 
 // liveAt reports whether a is used after the point by others than v.
-func (s *sinker) liveAt(a *ir.Value, to place, v *ir.Value) bool {
+func (s *sinker) liveAt(a *ir.Value, to point, v *ir.Value) bool {
 	if s.live.Out(to.b, a) {
 		return true
 	}
@@ -252,7 +252,7 @@ func (s *sinker) liveAt(a *ir.Value, to place, v *ir.Value) bool {
 
 // unwritten reports whether a load has the same result at the point, and the frame has room
 // for a slot that lives until there.
-func (s *sinker) unwritten(v *ir.Value, to place) bool {
+func (s *sinker) unwritten(v *ir.Value, to point) bool {
 	a := v.Args[0]
 	same := true
 	if a.Op != ir.OpSlotAddr { // the context: only helpers change it, and only its registers

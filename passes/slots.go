@@ -16,9 +16,7 @@ import (
 //
 // requires:    core IR
 // establishes: no slot is Unplaced; slots of class Scratch are used no
-//
-//	more: their addresses are sums with the scratch pointer
-//
+// more: their addresses are sums with the scratch pointer
 // invalidates: dominators, liveness (it adds blocks)
 //
 //	slot s0 "key" 16 align 8
@@ -52,7 +50,7 @@ func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 				s.Class = ir.Frame
 			}
 		}
-		if n := colour(f, ir.Frame); n > room {
+		if n := color(f, ir.Frame); n > room {
 			diags = append(
 				diags,
 				ir.Diag{
@@ -91,7 +89,7 @@ func dropUnused(f *ir.Func) {
 // chooseClasses puts slots on the frame as long as it has room, moving the largest to
 // scratch first. Slots whose addresses meet in a block parameter stay together.
 func chooseClasses(f *ir.Func, room int) {
-	a := analyse(f)
+	a := analyze(f)
 	for _, s := range f.Slots {
 		if s.Class == ir.Unplaced {
 			s.Class = ir.Frame
@@ -108,7 +106,7 @@ func chooseClasses(f *ir.Func, room int) {
 				largest = s
 			}
 		}
-		if largest == nil || a.colour(ir.Frame)+acquireRoom <= room {
+		if largest == nil || a.color(ir.Frame)+acquireRoom <= room {
 			return
 		}
 		largest.Class = ir.Scratch
@@ -118,10 +116,10 @@ func chooseClasses(f *ir.Func, room int) {
 // acquireRoom is how much of the frame the code that takes a scratch record needs.
 const acquireRoom = 8
 
-// colour places the slots of a class and returns the bytes they use.
-func colour(f *ir.Func, class ir.SlotClass) int {
-	a := analyse(f)
-	n := a.colour(class)
+// color places the slots of a class and returns the bytes they use.
+func color(f *ir.Func, class ir.SlotClass) int {
+	a := analyze(f)
+	n := a.color(class)
 	if class == ir.Frame {
 		for _, s := range f.Slots {
 			if s.Class == ir.Frame {
@@ -162,12 +160,12 @@ type slotUse struct {
 	index     map[*ir.Slot]int
 	addrs     map[*ir.Value]slotSet // slots that an address may point into
 	conflicts []slotSet             // by slot: those live at the same time
-	joined    []slotSet             // of each block parameter that is an address: the slots it may point into
+	joined    []slotSet             // of each block parameter that is an address, the slots that it may point into
 }
 
-// analyse computes the liveness of the slots. A slot is live at a point that is reachable
+// analyze computes the liveness of the slots. A slot is live at a point that is reachable
 // from one of its uses and from which another one is reachable.
-func analyse(f *ir.Func) *slotUse {
+func analyze(f *ir.Func) *slotUse {
 	a := pointsInto(f)
 	a.conflicts = a.empties(len(f.Slots))
 	mentions := a.mentions()
@@ -196,7 +194,7 @@ func pointsInto(f *ir.Func) *slotUse {
 
 func (a *slotUse) empty() slotSet { return make(slotSet, (len(a.f.Slots)+63)/64) }
 
-// of is the set of slots that address v may point into; nil for other memory.
+// of returns the set of slots that address v may point into; nil for other memory.
 func (a *slotUse) of(v *ir.Value) slotSet {
 	if v.Op == ir.OpSlotAddr {
 		s := a.empty()
@@ -249,7 +247,7 @@ func (a *slotUse) follow() {
 // for the terminator.
 type mention struct{ at, slot int }
 
-// mentions are those of each block, by Block.ID.
+// mentions returns the mentions in each block, by Block.ID.
 func (a *slotUse) mentions() [][]mention {
 	all := make([][]mention, a.f.NumBlocks())
 	for _, b := range a.f.Blocks {
@@ -272,7 +270,7 @@ func (a *slotUse) mentions() [][]mention {
 	return all
 }
 
-// empties is n empty sets.
+// empties returns n empty sets.
 func (a *slotUse) empties(n int) []slotSet {
 	words := (len(a.f.Slots) + 63) / 64
 	all := make(slotSet, n*words)
@@ -333,16 +331,16 @@ type span struct{ slot, first, last int }
 // addSpans appends the spans of a chunk's slots in b: those live through it or used in it.
 func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, after slotSet) []span {
 	end := len(b.Values) + 1
-	place := map[int]int{} // by slot: its index in spans, for those used
+	used := map[int]int{} // by slot: its index in spans
 	for _, m := range mentions {
 		i := m.slot - lo
 		if i < 0 || i >= slotChunk {
 			continue
 		}
-		n, ok := place[i]
+		n, ok := used[i]
 		if !ok {
 			n = len(spans)
-			place[i] = n
+			used[i] = n
 			first := m.at
 			if before.has(i) {
 				first = -1
@@ -357,7 +355,7 @@ func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, aft
 	for k, w := range before {
 		for w &= after[k]; w != 0; w &= w - 1 {
 			i := k*64 + bits.TrailingZeros64(w)
-			if _, ok := place[i]; !ok {
+			if _, ok := used[i]; !ok {
 				spans = append(spans, span{lo + i, -1, end})
 			}
 		}
@@ -393,9 +391,9 @@ func (a *slotUse) unite() {
 	}
 }
 
-// colour sets Off of the slots of a class, counted from 0, largest first, each as low as
+// color sets Off of the slots of a class, counted from 0, largest first, each as low as
 // its conflicts allow. It returns the end, a multiple of 8.
-func (a *slotUse) colour(class ir.SlotClass) int {
+func (a *slotUse) color(class ir.SlotClass) int {
 	var order []int
 	for i, s := range a.f.Slots {
 		if s.Class == class {

@@ -4,11 +4,11 @@ package passes
 
 import "btc/ir"
 
-// spill-to-scratch moves long strings and other large objects from the stack to
-// per-CPU scratch before their accesses are lowered.
+// spill-to-scratch spills long strings and other large objects from the stack frame to per-CPU
+// scratch memory, before their accesses are lowered.
 //
 // requires:    high IR
-// establishes: slots above 64 bytes that are no keys have the class Scratch
+// establishes: slots above 64 bytes that are not keys have the class Scratch
 // invalidates: nothing
 //
 //	slot s0 "str" 100 align 8

@@ -9,16 +9,16 @@ import (
 	"btc/ir"
 )
 
-// store-forwarding replaces loads of constants that were stored to a slot before (store-to-load
-// forwarding), and removes stores of bytes that are overwritten or never read on any path (dead
-// store elimination).
+// store-forwarding is store-to-load forwarding and dead store elimination: it replaces loads of
+// constants that were stored to a slot before, and removes stores of bytes that are overwritten or
+// never read on any path.
 //
 // requires:    core IR, slots not placed
 // establishes: -
 // invalidates: use counts, liveness (no block or edge changes)
 //
 //	b0(v0:ctx):
-//	  store.u64 [s0+0], 7                    ; both ways write it again
+//	  store.u64 [s0+0], 7                    ; both branches write it again
 //	  br v1, b1, b2
 //	b1:
 //	  store.u64 [s0+0], 9
@@ -125,15 +125,15 @@ type held map[access]int64
 func (s *slotStores) forward() {
 	order := ir.ReversePostorder(s.f)
 	ends := make([]held, len(order))
-	place := make(map[*ir.Block]int, len(order))
+	index := make(map[*ir.Block]int, len(order))
 	for i, b := range order {
-		place[b] = i
+		index[b] = i
 	}
 	subst := ir.Subst{}
 	for i, b := range order {
 		h := held{}
 		for n, p := range s.preds[b.ID] {
-			at, reached := place[p.Block]
+			at, reached := index[p.Block]
 			switch {
 			case !reached || at >= i: // a back edge, of which nothing is known yet
 				clear(h)
@@ -228,7 +228,8 @@ func (s *slotStores) dropDead() {
 	}
 }
 
-// read changes the bytes that are read after v into those read from v on.
+// read is the backward transfer function: from the bytes that are read after v it computes those
+// that are read from v on.
 func (s *slotStores) read(live []uint64, v *ir.Value) {
 	x, ok := s.access(v)
 	switch {

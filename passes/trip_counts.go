@@ -75,7 +75,7 @@ func newLoopFacts(f *ir.Func) *loopFacts {
 	return &loopFacts{f: f, dom: d, nest: ir.Loops(f, d), ranges: ir.NewRanges(f, d)}
 }
 
-// rangeHead is the rangenext that heads a loop, nil when it has none.
+// rangeHead returns the rangenext that heads a loop, nil when it has none.
 func rangeHead(l *ir.Loop) *ir.Value {
 	for _, v := range l.Header.Values {
 		if v.Op == ir.OpRangeNext {
@@ -160,7 +160,7 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 			known := facts.tripCount(in, math.MaxUint64)
 			p.trips[next], p.within[next] = min(known, most), known <= most
 			short := n.IsConst() && p.walksAll(facts, in, uint64(n.Imm))
-			if short || n.IsConst() && uint64(n.Imm) <= maxIterations && !facts.leaves(in) { // it makes all of them
+			if short || n.IsConst() && uint64(n.Imm) <= maxIterations && !facts.leaves(in) { // all iterations run
 				p.trips[next], p.within[next] = max(uint64(n.Imm), 1), true
 			}
 			if short {
@@ -177,8 +177,8 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 	}
 }
 
-// walksAll reports whether every kernel verifies all n iterations of a loop, as it does for
-// one that frontend/irgen leaves in place: no other loop is around it or in it.
+// walksAll reports whether every kernel verifies all n iterations of a loop, as it does for a loop
+// that frontend/irgen leaves in place and that neither contains a loop nor is in one.
 func (p *planner) walksAll(facts *loopFacts, l *ir.Loop, n uint64) bool {
 	if n > maxTripCount || l.Parent != nil || !facts.alone(l) {
 		return false
@@ -212,8 +212,8 @@ type loopCost struct{ insns, waits float64 }
 
 func (c loopCost) plus(d loopCost) loopCost { return loopCost{c.insns + d.insns, c.waits + d.waits} }
 
-// cost is that of the nest of l, or with nil of the code outside loops over ranges. unknown
-// is the trip count of loops of unknown length.
+// cost returns the cost of the nest of l, or for nil of the code outside loops over ranges.
+// unknown is the trip count of loops of unknown length.
 func (p *planner) cost(facts *loopFacts, l *ir.Loop, unknown uint64) loopCost {
 	var all loopCost
 	for _, b := range facts.dom.Order {
@@ -250,7 +250,7 @@ func (p *planner) cost(facts *loopFacts, l *ir.Loop, unknown uint64) loopCost {
 	return all
 }
 
-// calleeCost is that of a function of the script, which the kernel verifies at each call.
+// calleeCost returns the cost of a function of the script, which the kernel verifies at each call.
 func (p *planner) calleeCost(name string) float64 {
 	n := 0
 	for _, f := range p.m.Funcs {
@@ -261,7 +261,7 @@ func (p *planner) calleeCost(name string) float64 {
 	return float64(n)
 }
 
-// tripCount is how many iterations of a loop the kernel verifies.
+// tripCount returns how many iterations of a loop the kernel verifies.
 func (x *loopFacts) tripCount(l *ir.Loop, unknown uint64) uint64 {
 	const guess = 64 // for a loop with a counter of its own
 	for _, v := range l.Header.Values {
@@ -290,7 +290,7 @@ func (x *loopFacts) tripCount(l *ir.Loop, unknown uint64) uint64 {
 	return guess
 }
 
-// initial is the constant from which a loop counts p.
+// initial returns the constant from which a loop counts p.
 func (x *loopFacts) initial(l *ir.Loop, p *ir.Value) (int64, bool) {
 	for i, q := range l.Header.Params {
 		if q != p {

@@ -41,7 +41,7 @@ type Func struct {
 	Pos   ir.Pos
 }
 
-// NumInsns is the length in slots.
+// NumInsns returns the length in slots.
 func (f *Func) NumInsns() int { return len(f.Insns) / 8 }
 
 // RelocKind is what a relocation's symbol is.

@@ -24,7 +24,7 @@ func Encode(f *mach.Func) (*Func, error) {
 		sizes: map[*mach.Block]int{},
 		out:   &Func{Name: f.Name, Prog: f.Prog, StackSize: f.FrameUsed, Pos: f.Pos},
 	}
-	if n := e.place(); n > maxInsns {
+	if n := e.layOut(); n > maxInsns {
 		return nil, ir.Diag{
 			Pos:  f.Pos,
 			Text: fmt.Sprintf("has %d instructions; BPF programs have at most %d", n, maxInsns),
@@ -57,7 +57,7 @@ func (e *encoder) here() int { return len(e.out.Insns) / 8 }
 
 func (e *encoder) put(r mach.Raw) { e.out.Insns = r.Append(e.out.Insns) }
 
-// to is the offset of a jump from the next slot to b.
+// to returns the offset of a jump from the next slot to b.
 func (e *encoder) to(b *mach.Block) int16 { return int16(e.start[b] - e.here() - 1) }
 
 func (e *encoder) block(b *mach.Block, form jumpForm, calls map[string]bool) {

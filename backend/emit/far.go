@@ -15,15 +15,14 @@ import (
 // inserted.
 const reach = math.MaxInt16 - 1000
 
-// place assigns each block its start and the form of its terminator, and returns the size
-// in slots. Where jumps would be too long, cold blocks move closer to their predecessors,
-// and jumps that are still too long go through islands: blocks on the way that only jump
-// on.
+// layOut assigns each block its start and the form of its terminator, and returns the size in
+// slots. Where jumps would be too long, cold blocks move closer to their predecessors, and jumps
+// that are still too long go through islands: blocks on the way that only jump on.
 //
 // Distances are measured as the kernel sees them at the end: its verifier replaces some
 // instructions by several, and refuses a program whose jumps no longer reach ("cannot be
 // patched due to 16-bit range").
-func (e *encoder) place() int {
+func (e *encoder) layOut() int {
 	e.patched = true
 	if e.measure() > reach {
 		e.bringCold()
@@ -136,7 +135,7 @@ func (e *encoder) measure() int {
 	return at
 }
 
-// sizeOf is blockSize, cached: islands make measure run often.
+// sizeOf is a cached blockSize, because measure runs often if there are islands.
 func (e *encoder) sizeOf(b *mach.Block) int {
 	n, ok := e.sizes[b]
 	if !ok {

@@ -47,7 +47,7 @@ func TestFarPlacement(t *testing.T) {
 	} {
 		f := code(c.code)
 		e := newEncoder(f)
-		size := e.place()
+		size := e.layOut()
 		var islands []string
 		for _, b := range f.Blocks {
 			if len(b.Insns) == 0 && b.Term.Kind == mach.Jump {
@@ -189,7 +189,7 @@ func TestRandomFarFunctions(t *testing.T) {
 		f := farFunc(seed)
 		want := wayOfBlocks(f)
 		e := newEncoder(f)
-		if e.place() > math.MaxInt16 {
+		if e.layOut() > math.MaxInt16 {
 			far++
 		}
 		for n, b := range f.Blocks {

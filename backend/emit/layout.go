@@ -8,8 +8,8 @@ import (
 	"btc/backend/mach"
 )
 
-// tidy cleans up after allocation: it removes moves of a register to itself, empty blocks,
-// duplicate blocks and unreachable blocks.
+// tidy cleans up after register allocation: jump threading, tail merging, and removal of moves of
+// a register to itself and of empty, duplicate and unreachable blocks.
 func tidy(f *mach.Func) {
 	for _, b := range f.Blocks {
 		b.Insns = slices.DeleteFunc(b.Insns, func(i mach.Insn) bool {
@@ -89,10 +89,9 @@ func joinChains(f *mach.Func) bool {
 	return joined
 }
 
-// mergeSame keeps one of several blocks with the same code and the same successor, or that
-// end the program: the last that is not cold, which most others come before. Calls are
-// merged only in exit blocks: the kernel inlines a lookup whose map is the same on all
-// paths.
+// mergeSame merges blocks that have the same code and the same successor, or that end the program.
+// It keeps the last one that is not cold, because most of the others precede it. Calls are merged
+// only in exit blocks: the kernel inlines a lookup whose map is the same on all paths.
 func mergeSame(f *mach.Func) bool {
 	type shape struct {
 		kind   mach.TermKind
@@ -151,9 +150,9 @@ func sameTerm(x, y *mach.Term) bool {
 // block pays on a hot path.
 const worthJump = 3
 
-// mergeTails is tail merging of cold blocks: a cold block that ends like another continues
-// at that one's end. Blocks that count losses differ only in the counter's address. No call
-// is shared: the kernel inlines a lookup whose map is the same on all paths.
+// mergeTails is tail merging for cold blocks: a cold block that ends like another jumps to the end
+// of that one. Blocks that count losses differ only in the counter's address. No call is shared:
+// the kernel inlines a lookup whose map is the same on all paths.
 func mergeTails(f *mach.Func) bool {
 	type end struct {
 		to   *mach.Block // nil for exit
@@ -217,7 +216,7 @@ func placeTails(f *mach.Func, tails map[*mach.Block]*mach.Block) {
 	}
 }
 
-// sameEnd is how many equal instructions two blocks end with, after their last calls.
+// sameEnd returns how many equal instructions two blocks end with, after their last calls.
 func sameEnd(x, y *mach.Block) int {
 	n := 0
 	for n < len(x.Insns) && n < len(y.Insns) {
@@ -230,7 +229,7 @@ func sameEnd(x, y *mach.Block) int {
 	return n
 }
 
-// fallIntoExits removes the end of a block that the following exit block repeats.
+// fallIntoExits removes the end of a block if it is equal to the exit block that follows.
 func fallIntoExits(f *mach.Func) {
 	for n, b := range f.Blocks[:len(f.Blocks)-1] {
 		next := f.Blocks[n+1]
@@ -242,7 +241,7 @@ func fallIntoExits(f *mach.Func) {
 	}
 }
 
-// digest is a hash that is equal for instructions that are alike.
+// digest returns a hash that is equal for instructions that are alike.
 func digest(insns []mach.Insn) uint64 {
 	h := uint64(0)
 	for n := range insns {
@@ -277,8 +276,8 @@ func alike(x, y *mach.Insn) bool {
 
 // jumpForm is how a block's terminator is encoded, given the block that follows it.
 type jumpForm struct {
-	branch *mach.Block // target of the conditional jump, nil for none
-	invert bool        // of the condition
+	branch *mach.Block // target of the conditional jump, or nil if there is none
+	invert bool        // the condition is inverted
 	jump   *mach.Block // target of the unconditional jump, nil when the block falls through
 }
 

@@ -488,7 +488,7 @@ func TestEncodeEnds(t *testing.T) {
 	} {
 		f := code(c.code)
 		e := &encoder{f: f, start: map[*mach.Block]int{}, sizes: map[*mach.Block]int{}, out: &Func{Name: "f"}}
-		size := e.place()
+		size := e.layOut()
 		for n, b := range f.Blocks {
 			e.block(b, e.forms[n], map[string]bool{})
 		}

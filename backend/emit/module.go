@@ -29,7 +29,7 @@ type Options struct {
 // ir.Diag.
 func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
 
-// ModuleWith is Module with options.
+// ModuleWith is like Module, with options.
 func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
 	offsets := ir.LayoutGlobals(m)
 	out, errs := make([]*Func, len(m.Funcs)), make([]error, len(m.Funcs))
@@ -132,8 +132,7 @@ func checkCalls(funcs []*Func) error {
 	return nil
 }
 
-// String is f's code in the syntax of the kernel verifier's log, with
-// relocations.
+// String returns f's code in the syntax of the kernel verifier's log, with relocations.
 func (f *Func) String() string {
 	symbols, notes := map[int]string{}, map[int]string{}
 	for _, r := range f.Relocs {

@@ -11,8 +11,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// entry creates the registers of the parameters. The function's own are in r1, r2, ... and
-// all are kept; of other blocks' parameters only the needed ones.
+// entry creates the registers of a block's parameters. Those of the function are in r1, r2, ...,
+// and all are kept; other blocks keep only the parameters that are needed.
 func (s *selector) entry() {
 	for _, b := range s.order {
 		mb := s.blocks[b.ID]
@@ -82,7 +82,7 @@ func (s *selector) append(i mach.Insn) {
 	s.cur.Insns = append(s.cur.Insns, i)
 }
 
-// operand is v as a source; it emits nothing.
+// operand returns v as a source; it emits nothing.
 func (s *selector) operand(v *ir.Value) mach.Operand {
 	v = s.resolve(v)
 	switch v.Op {
@@ -106,7 +106,7 @@ func (s *selector) operand(v *ir.Value) mach.Operand {
 	panic("BUG: " + s.f.Name + ": value of op " + v.Op.String() + " is used before it is selected")
 }
 
-// inReg is o in a register.
+// inReg returns o in a register.
 func (s *selector) inReg(o mach.Operand) mach.Operand {
 	if o.IsReg() {
 		return o
@@ -134,8 +134,8 @@ func (s *selector) forget() {
 	s.bases = s.bases[:0]
 }
 
-// nearGlobal is o + off as a register and an offset that fits an access: one that
-// holds an address in the same section, else a new one.
+// nearGlobal returns o + off as a register and an offset that fits an access: one that holds an
+// address in the same section, else a new one.
 func (s *selector) nearGlobal(o mach.Operand, off int64) (mach.Operand, int64) {
 	p, ok := s.offsets[o.Sym]
 	p.Off += int(o.Imm)
@@ -151,7 +151,7 @@ func (s *selector) nearGlobal(o mach.Operand, off int64) (mach.Operand, int64) {
 	return r, off
 }
 
-// regOrImm is o in a register or as a 32-bit immediate.
+// regOrImm returns o in a register or as a 32-bit immediate.
 func (s *selector) regOrImm(o mach.Operand) mach.Operand {
 	if o.IsImm32() {
 		return o
@@ -159,7 +159,7 @@ func (s *selector) regOrImm(o mach.Operand) mach.Operand {
 	return s.inReg(o)
 }
 
-// cond is a truth value as a comparison of a register with a register or a 32-bit
+// cond returns a truth value as a comparison of a register with a register or a 32-bit
 // immediate; low means that only their lower 32 bits are compared.
 func (s *selector) cond(v *ir.Value) (c ir.Cond, a, b mach.Operand, low bool) {
 	v = s.resolve(v)
@@ -179,7 +179,7 @@ func (s *selector) cond(v *ir.Value) (c ir.Cond, a, b mach.Operand, low bool) {
 	return c, a, b, low
 }
 
-// memory is the address of an access as base register and offset.
+// memory returns the address of an access as base register and offset.
 func (s *selector) memory(v *ir.Value, off int64) (mach.Operand, int) {
 	base, total := s.address(v, off)
 	o := s.operand(base)

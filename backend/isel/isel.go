@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package isel turns core IR into machine code with virtual registers.
+// Package isel is instruction selection: it turns core IR into machine code with virtual
+// registers.
 //
 // It takes a function whose ops are all core and whose slots are in the frame, and returns
 // a mach.Func in SSA form. Operands that need no register stay operands (constants, slot
@@ -28,14 +29,14 @@ type selector struct {
 	needed  []bool      // the value must be in a register
 	reg     []mach.Reg
 	order   []*ir.Block   // reachable blocks in reverse postorder: definitions before uses
-	blocks  []*mach.Block // by Block.ID; nil when unreachable
+	blocks  []*mach.Block // by Block.ID; nil if unreachable
 	preds   [][]edge      // by Block.ID
 	params  []bool        // by Block.ID: the block's parameters are real, not aliases
 	bounds  boundSet
 	large   map[mach.Operand]mach.Reg  // constants of 64 bits that the current block has in registers, since its last call
 	offsets map[string]ir.GlobalOffset // may be nil
 	bases   []base                     // addresses of globals that are in registers, as large
-	buf     []mach.Insn                // of the current block
+	buf     []mach.Insn                // instructions of the current block
 	err     error
 }
 
@@ -239,7 +240,7 @@ func (s *selector) findNarrow() {
 	}
 }
 
-// compared is the value whose bits a comparison looks at, all or the lower 32.
+// compared returns the value whose bits a comparison looks at, all or the lower 32.
 func (s *selector) compared(c *ir.Value) (v *ir.Value, low bool) {
 	v = s.resolve(c.Args[0])
 	if v.ID >= 0 && v.Op != ir.OpParam && s.narrow[v.ID] {
@@ -256,8 +257,8 @@ func (s *selector) resolve(v *ir.Value) *ir.Value {
 	return v
 }
 
-// coreOperand is the relocated constant that v, an arithmetic op, takes as its immediate:
-// loaders relocate the immediates of all arithmetic. Nil when there is none.
+// coreOperand returns the relocated constant that v, an arithmetic op, takes as its immediate:
+// loaders relocate the immediates of all arithmetic. Nil if there is none.
 func (s *selector) coreOperand(v *ir.Value) *ir.Value {
 	if _, ok := binary[v.Op]; !ok || s.resolve(v.Args[0]).IsConst() {
 		return nil

@@ -17,7 +17,7 @@ func (f *Func) Order() {
 	dom := f.dominators()
 	f.findLoops(dom)
 	f.spreadCold(dom)
-	f.Blocks = f.reversePostorder() // again: it follows Depth
+	f.Blocks = f.reversePostorder() // a second time, because the order depends on Depth
 	var hot, cold []*Block
 	for _, b := range f.Blocks {
 		if b.Cold {

@@ -26,19 +26,19 @@ const (
 	NoReg     Reg = -1
 )
 
-// Virt is virtual register n.
+// Virt returns virtual register n.
 func Virt(n int) Reg { return firstVirt + Reg(n) }
 
 // IsVirt reports whether r is virtual.
 func (r Reg) IsVirt() bool { return r >= firstVirt }
 
-// Index is the number of virtual register r.
+// Index returns the number of virtual register r.
 func (r Reg) Index() int { return int(r - firstVirt) }
 
 // OperandKind is the kind of an operand.
 type OperandKind uint8
 
-// Operand kinds. All but Register can be rematerialised anywhere: they never need a
+// Operand kinds. All but Register can be rematerialized anywhere: they never need a
 // register for longer than one instruction, and no spill.
 const (
 	None     OperandKind = iota
@@ -58,13 +58,13 @@ type Operand struct {
 	Sym  string
 }
 
-// RegOp is a register operand.
+// RegOp returns a register operand.
 func RegOp(r Reg) Operand { return Operand{Kind: Register, Reg: r} }
 
-// ImmOp is an integer operand.
+// ImmOp returns an integer operand.
 func ImmOp(n int64) Operand { return Operand{Kind: Imm, Imm: n} }
 
-// FrameOp is the address r10+off.
+// FrameOp returns the address r10+off.
 func FrameOp(off int64) Operand { return Operand{Kind: FrameRef, Imm: off} }
 
 // IsReg reports whether o is a register.
@@ -213,7 +213,7 @@ type Block struct {
 	// Set by Func.Order.
 	Index    int      // in Func.Blocks
 	Depth    int      // number of loops around it
-	LoopCall bool     // it heads a loop that calls
+	LoopCall bool     // head of a loop with calls
 	Preds    []*Block // one for each incoming edge
 }
 

@@ -65,7 +65,7 @@ func memText(size int, base Operand, off int) string {
 	return fmt.Sprintf("*(u%d *)(%s %+d)", size*8, base, off)
 }
 
-// String is the instruction in the verifier's syntax, with virtual registers
+// String returns the instruction in the verifier's syntax, with virtual registers
 // where there are some. A relocation follows after a semicolon.
 func (i *Insn) String() string {
 	s := i.body()
@@ -165,7 +165,7 @@ func (t *Term) String() string {
 	return "no terminator"
 }
 
-// String is the whole function, one instruction per line.
+// String returns the whole function, one instruction per line.
 func (f *Func) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "func %s frame %d\n", f.Name, f.FrameUsed)

@@ -80,7 +80,7 @@ func (r Raw) withSource(o Operand) Raw {
 	return r
 }
 
-// RawBranch is a conditional jump over off slots; w compares the lower 32 bits.
+// RawBranch returns a conditional jump over off slots; w compares the lower 32 bits.
 func RawBranch(c ir.Cond, w bool, a, b Operand, off int16) Raw {
 	if w {
 		return Raw{Code: classJMP32 | condCodes[c], Dst: uint8(a.Reg), Off: off}.withSource(b)
@@ -88,13 +88,13 @@ func RawBranch(c ir.Cond, w bool, a, b Operand, off int16) Raw {
 	return Raw{Code: classJMP | condCodes[c], Dst: uint8(a.Reg), Off: off}.withSource(b)
 }
 
-// RawJump is an unconditional jump over off slots.
+// RawJump returns an unconditional jump over off slots.
 func RawJump(off int16) Raw { return Raw{Code: classJMP | jmpJA, Off: off} }
 
-// RawExit is the return.
+// RawExit returns the return.
 func RawExit() Raw { return Raw{Code: classJMP | jmpEXIT} }
 
-// rawMov is d = o; one or two slots.
+// rawMov encodes d = o; one or two slots.
 func rawMov(dst Reg, o Operand, w bool) []Raw {
 	d := uint8(dst)
 	class := uint8(classALU64)
@@ -123,7 +123,7 @@ func rawMov(dst Reg, o Operand, w bool) []Raw {
 	return []Raw{Raw{Code: class | ops[Mov].code, Dst: d}.withSource(o)}
 }
 
-// Encode is the instruction in machine form, in slots. It panics when i is not
+// Encode returns the instruction in machine form, in slots. It panics when i is not
 // in machine form: that is a bug in the allocator.
 func (i *Insn) Encode() []Raw {
 	d := uint8(i.Dst)
@@ -219,7 +219,7 @@ var aluSigns = map[uint8]string{0x00: "+", 0x10: "-", 0x20: "*", 0x30: "/", 0x40
 var jumpSigns = map[uint8]string{0x10: "==", 0x20: ">", 0x30: ">=", 0x40: "&", 0x50: "!=", 0x60: "s>", 0x70: "s>=",
 	0xa0: "<", 0xb0: "<=", 0xc0: "s<", 0xd0: "s<="}
 
-// text is r in the verifier's syntax; next is the second slot of ld_imm64.
+// text returns r in the verifier's syntax; next is the second slot of ld_imm64.
 func (r Raw) text(next Raw, symbol string) string {
 	unknown := fmt.Sprintf("unknown %02x", r.Code)
 	mem := func(base uint8) string {

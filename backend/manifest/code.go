@@ -16,7 +16,7 @@ var contexts = map[probe.Context]string{
 	probe.CtxRecord: "record", probe.CtxRegs: "regs", probe.CtxPerf: "regs", probe.CtxArgs: "args", probe.CtxIter: "args", probe.CtxNone: "args",
 }
 
-// code is the manifest's description of a program's instructions.
+// code returns the manifest's description of a program's instructions.
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName)}
 	if f.Context.Any() {

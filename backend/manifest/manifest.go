@@ -25,8 +25,8 @@ var sections = map[ir.GlobalKind]string{
 	ir.GlobalConst: ".rodata", ir.GlobalParam: ".rodata.params", ir.GlobalData: ".bss", ir.GlobalInit: ".data",
 }
 
-// usesTexts reports whether a parameter is a part of the manifest itself.
-func usesTexts(m *manifest.Manifest) bool {
+// usesStringParams reports whether a parameter is a part of the manifest itself.
+func usesStringParams(m *manifest.Manifest) bool {
 	found := slices.ContainsFunc(m.Globals, func(g manifest.Global) bool { return g.TextFrom != "" }) ||
 		slices.ContainsFunc(m.Events, func(e manifest.Event) bool { return e.FormatFrom != "" })
 	m.EachLayout(func(l *manifest.Layout, _ manifest.Pos) { found = found || l.FormatFrom != "" })
@@ -135,7 +135,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 				Size:     g.Size,
 				Host:     g.Host,
 				Text:     g.Text,
-				Pos:      place(g.Pos, g.End),
+				Pos:      position(g.Pos, g.End),
 				TextFrom: g.TextFrom,
 			},
 		)
@@ -150,7 +150,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 			out.Requires = append(out.Requires, "host-values")
 		}
 	}
-	if usesTexts(out) {
+	if usesStringParams(out) {
 		out.Requires = append(out.Requires, manifest.TextParams)
 	}
 	for _, e := range m.Meta.Errors {
@@ -185,7 +185,7 @@ func nameParams(m *ir.Module, out *manifest.Manifest) {
 	out.EachLayout(func(l *manifest.Layout, _ manifest.Pos) { name(&l.FormatFrom) })
 }
 
-// arches are the labels of the architectures that the object serves.
+// arches returns the labels of the architectures that the object serves.
 func arches(m *ir.Module) []string {
 	var all []string
 	for _, a := range m.Served() {
@@ -194,8 +194,8 @@ func arches(m *ir.Module) []string {
 	return all
 }
 
-// place is a position that may be absent.
-func place(p *ir.Pos, end int) *manifest.Pos {
+// position returns a position in the manifest's form, nil if there is none.
+func position(p *ir.Pos, end int) *manifest.Pos {
 	if p == nil {
 		return nil
 	}
@@ -280,7 +280,7 @@ func mapOf(mod *ir.Module, m *ir.Map) manifest.Map {
 		out.Cache = &cache
 	}
 	if len(m.Updates) > 0 {
-		out.Update = place(&m.Updates[0].Pos, m.Updates[0].End)
+		out.Update = position(&m.Updates[0].Pos, m.Updates[0].End)
 	}
 	if m.Key != nil {
 		k := layout(m.Key)
@@ -314,7 +314,7 @@ func losses(m *ir.Module) []manifest.Loss {
 			put(x.BPF.Loss, manifest.Loss{Kind: "map", Map: x.Name})
 			for i := range x.Updates {
 				if u := &x.Updates[i]; u.Loss > 0 {
-					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: place(&u.Pos, u.End), Chain: u.Chain}
+					by[u.Loss-1] = manifest.Loss{Kind: "map", Map: x.Name, Pos: position(&u.Pos, u.End), Chain: u.Chain}
 					if i > 0 {
 						at = append(at, u.Loss-1)
 					}

@@ -66,8 +66,8 @@ type secvar struct {
 	off, size int
 }
 
-// builder collects BTF types and strings. Equal types share one ID, which keeps the blob small. The
-// output depends only on the sequence of calls.
+// builder collects BTF types and strings. It deduplicates: equal types share one ID, which keeps
+// the blob small. The output depends only on the sequence of calls.
 type builder struct {
 	types   bytes.Buffer
 	n       typeID
@@ -138,10 +138,10 @@ func (b *builder) constant(of typeID) typeID {
 	return b.record(0, info(kindConst, 0, false), uint32(of))
 }
 
-// indexType is the index type that libbpf's map definitions use.
+// indexType returns the index type that libbpf's map definitions use.
 func (b *builder) indexType() typeID { return b.int("__ARRAY_SIZE_TYPE__", 4, 0) }
 
-// composite is a struct or union (kind) of size bytes.
+// composite returns a struct or union (kind) of size bytes.
 func (b *builder) composite(kind int, name string, size int, ms []member) typeID {
 	flag := false
 	for _, m := range ms {

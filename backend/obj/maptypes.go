@@ -41,7 +41,7 @@ func (w *writer) mapDef(m *ir.Map) (typeID, int, error) {
 	return w.btf.composite(kindStruct, "", size, ms), size, nil
 }
 
-// uintMember is libbpf's __uint(name, n): a pointer to an array of n ints.
+// uintMember returns the type of libbpf's __uint(name, n): a pointer to an array of n ints.
 func (w *writer) uintMember(n int) typeID {
 	return w.btf.ptr(w.btf.array(w.btf.int("int", 4, intSigned), n))
 }
@@ -365,7 +365,7 @@ func (w *writer) globalType(g *ir.Global) typeID {
 	if g.Param != nil && g.Param.Type == "string" {
 		return w.btf.array(w.btf.int("char", 1, intSigned), g.Size)
 	}
-	if g.Param != nil && g.Param.Type == "int" && g.Size == 8 && w.m.Meta.For != "" { // its users parse numbers
+	if g.Param != nil && g.Param.Type == "int" && g.Size == 8 && w.m.Meta.For != "" { // it is read as a number
 		return w.i64()
 	}
 	if g.Mark {

@@ -105,7 +105,7 @@ func (c contents) meet(other contents) bool {
 	return lost
 }
 
-// edge is the state after the edge: parameters take the locations of their arguments.
+// edge returns the state after the edge: parameters take the locations of their arguments.
 func (c *checker) edge(e mach.Edge) contents {
 	params := c.before.params[e.To]
 	after := c.now.clone()

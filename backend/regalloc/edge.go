@@ -25,7 +25,7 @@ func (a *allocator) chooseStart(e mach.Edge) {
 		clearCallerSaved(s)
 	}
 	byUse := a.paramsByUse(e.To)
-	for _, n := range byUse { // those whose argument dies here keep its register
+	for _, n := range byUse { // parameters whose argument dies here keep its register
 		p, arg := int32(e.To.Params[n].Index()), e.Args[n]
 		if r := a.source(arg).op; r.IsReg() && s.regs[r.Reg] < 0 && !(e.To.LoopCall && r.Reg < numCaller) {
 			s.regs[r.Reg] = p

@@ -26,7 +26,7 @@ func (a *allocator) plain(i *mach.Insn, want mach.Reg) {
 	a.define(i.Dst, n.Dst)
 }
 
-// held is the registers of those args that live on: they must not be evicted between their
+// held returns the registers of those args that live on: they must not be evicted between their
 // reload and the instruction.
 func (a *allocator) held(args []mach.Operand) (s regSet) {
 	a.pinHeld(args, &s)

@@ -68,7 +68,7 @@ func (s *distSet) remove(v int32) int32 {
 // liveness is what is live at the start of each block, by Block.Index.
 type liveness struct {
 	in     [][]liveVal
-	params [][]int32 // distance to the first use of each parameter, -1 when there is none
+	params [][]int32 // distance to the first use of each parameter, -1 if there is none
 	// crosses reports, for each value, whether it, or a value that it becomes, lives across
 	// a call that is not cold.
 	crosses []bool

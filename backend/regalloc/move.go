@@ -16,7 +16,7 @@ type source struct {
 
 func (s source) inSlot() bool { return s.op.Kind == mach.None }
 
-// source is where operand o is now.
+// source returns where operand o is now.
 func (a *allocator) source(o mach.Operand) source {
 	if !o.IsVirt() {
 		return source{op: o}
@@ -61,7 +61,7 @@ func (m *mover) addSlot(slot int, src source) {
 	}
 }
 
-// sources is the set of registers that pending moves read.
+// sources returns the set of registers that pending moves read.
 func (m *mover) sources() (s regSet) {
 	for r := range mach.Reg(numRegs) {
 		if m.dsts.has(r) && m.regs[r].op.IsReg() {

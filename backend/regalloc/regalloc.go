@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package regalloc assigns machine registers to virtual ones.
+// Package regalloc is register allocation: it assigns machine registers to virtual ones.
 //
 // It takes a mach.Func in SSA form and returns the same function in machine form: r0 to r10
 // only, no block parameters, spills in the 512-byte frame below f.FrameUsed. It fails only
@@ -45,12 +45,12 @@ const (
 
 // value is the state of a virtual register.
 type value struct {
-	reg     mach.Reg // where it is now; noReg: nowhere or in its slot
+	reg     mach.Reg // current register; noReg: none, or only in its slot
 	use     int32    // head of the list of its uses in this block, -1 at the end
-	spilled bool     // its slot holds it
+	spilled bool     // the value is also in its slot
 	inSlot  bool     // a parameter that arrives in its slot
 	def     point    // right after its definition
-	left    []point  // where it was evicted for good
+	left    []point  // points at which it was evicted for good
 	reloads []point
 }
 
@@ -266,7 +266,7 @@ func (a *allocator) popUses(args []mach.Operand) {
 
 func (a *allocator) dead(v int32) bool { return a.vals[v].use < 0 }
 
-// nextUse is the distance to v's next use; bounded values look nearer than they are.
+// nextUse returns the distance to v's next use; bounded values look nearer than they are.
 func (a *allocator) nextUse(v int32) int32 {
 	u := a.vals[v].use
 	if u < 0 {

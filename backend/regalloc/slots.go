@@ -36,7 +36,7 @@ func (s bitset) each(do func(n int)) {
 	}
 }
 
-// placeSlots colours the spill slots and writes their offsets into the
+// placeSlots colors the spill slots and writes their offsets into the
 // instructions. Two share eight bytes when neither is live at a store of the other.
 func (a *allocator) placeSlots() error {
 	g := a.slotGraph()
@@ -44,24 +44,24 @@ func (a *allocator) placeSlots() error {
 		return nil
 	}
 	base := (a.f.FrameUsed + 7) / 8
-	colour := make([]int, len(g.near))
+	color := make([]int, len(g.near))
 	most := 0
 	for n := range g.near {
 		used := newBitset(len(g.near) + 1)
 		g.near[n].each(func(other int) {
 			if other < n {
-				used.add(colour[other])
+				used.add(color[other])
 			}
 		})
-		for used[colour[n]/64]&(1<<(colour[n]%64)) != 0 {
-			colour[n]++
+		for used[color[n]/64]&(1<<(color[n]%64)) != 0 {
+			color[n]++
 		}
-		most = max(most, colour[n]+1)
+		most = max(most, color[n]+1)
 	}
 	for _, b := range a.f.Blocks {
 		for n := range b.Insns {
 			if i := &b.Insns[n]; i.Spill > 0 {
-				i.Off = -8 * (base + colour[g.number[i.Spill]] + 1)
+				i.Off = -8 * (base + color[g.number[i.Spill]] + 1)
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"btc/backend/mach"
 )
 
-// placeStores inserts the store of each spilled value that is reloaded: at the first place
-// where it left its register that dominates all reloads and is in no deeper loop, or right
-// after its definition.
+// placeStores inserts the store of each spilled value that is reloaded: at the first of the points
+// where it left its register that dominates all reloads and is in no deeper loop, or right after
+// its definition.
 func (a *allocator) placeStores() {
 	dom := a.f.Dominators()
 	type insertion struct {
