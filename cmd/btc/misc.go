@@ -89,6 +89,9 @@ func explainCommand() *command {
 	}
 }
 
+// explainWidth is the length of lines of btc explain, in columns.
+const explainWidth = 80
+
 func explain(line *option.Line) int {
 	args := line.All()
 	if len(args) != 1 {
@@ -98,7 +101,21 @@ func explain(line *option.Line) int {
 	if !ok {
 		return fail("unknown code %s; docs/errors.md lists all", args[0])
 	}
-	fmt.Printf("%s: %s\n\n%s\n", info.Code, info.Title, info.Explanation)
+	fmt.Printf("%s: %s\n\n", info.Code, info.Title)
+	column := 0
+	for _, word := range strings.Fields(info.Explanation) {
+		switch {
+		case column > 0 && column+1+len(word) > explainWidth:
+			fmt.Println()
+			column = 0
+		case column > 0:
+			fmt.Print(" ")
+			column++
+		}
+		fmt.Print(word)
+		column += len(word)
+	}
+	fmt.Println()
 	if example, ok := diag.ExampleOf(info.Code); ok {
 		fmt.Print("\n" + example.Text())
 	}

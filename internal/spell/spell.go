@@ -7,7 +7,7 @@ import "strings"
 
 // Nearest picks the most probable candidate for a misspelled name, or "". A name that differs only in case and
 // underscores wins over one with a small edit distance (at most a third of the name's length). Ties go to a name with
-// the same letters, then to an extension or prefix of the name, then to the first.
+// the same letters, then to one that has letters more or less than the name, then to the first.
 func Nearest(name string, candidates []string) string {
 	best, bestCost := "", len(name)/3+1
 	want := bare(name)
@@ -28,10 +28,20 @@ func likeness(a, b string) int {
 	switch {
 	case len(a) == len(b) && letters(a) == letters(b):
 		return 2
-	case strings.HasPrefix(a, b) || strings.HasPrefix(b, a):
+	case within(a, b) || within(b, a):
 		return 1
 	}
 	return 0
+}
+
+// within reports whether b has all letters of a, in the same order.
+func within(a, b string) bool {
+	for i := 0; i < len(b) && a != ""; i++ {
+		if a[0] == b[i] {
+			a = a[1:]
+		}
+	}
+	return a == ""
 }
 
 func letters(s string) (n [256]int) {

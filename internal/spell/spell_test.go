@@ -13,6 +13,7 @@ func TestNearest(t *testing.T) {
 		{"kprob", []string{"uprobe", "kprobe", "kretprobe"}, "kprobe"},
 		{"pritnf", []string{"print", "printf"}, "printf"},
 		{"prinft", []string{"print", "printf"}, "printf"},
+		{"prinf", []string{"print", "printf"}, "printf"},
 		{"fil", []string{"fid", "file"}, "file"},
 		{"uint46", []string{"uint16", "uint64"}, "uint64"},
 		{"TaskStruct", []string{"task", "task_struct"}, "task_struct"},

@@ -256,8 +256,17 @@ func (d *Description) Print(w io.Writer) {
 	list(w, "Files it reads and prints:", d.Reads)
 	list(w, "Kernel functions it calls:", d.Kfuncs)
 	fmt.Fprintf(w, "\nMaps, %s on this machine when full:\n", Size(uint64(d.MapBytes)))
+	rest := d.MapBytes
 	for _, x := range d.Maps {
-		fmt.Fprintf(w, "  %s (%s), up to %d elements, %s\n", x.Name, x.Shape, x.Entries, Size(uint64(x.Bytes)))
+		room := ""
+		if x.Entries > 1 {
+			room = fmt.Sprintf(", up to %d elements", x.Entries)
+		}
+		fmt.Fprintf(w, "  %s (%s)%s, %s\n", x.Name, x.Shape, room, Size(uint64(x.Bytes)))
+		rest -= x.Bytes
+	}
+	if rest > 0 {
+		fmt.Fprintf(w, "  internal maps, %s\n", Size(uint64(rest)))
 	}
 	if d.Policy != "" {
 		fmt.Fprintf(w, "\nThe policy of this host, %s:\n", d.Policy)

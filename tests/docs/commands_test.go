@@ -79,7 +79,7 @@ func commandsOf(t *testing.T, file string) []command {
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\n")
 		code, indented := strings.CutPrefix(line, "    ")
-		text, isCommand := strings.CutPrefix(code, "$ ")
+		text, isCommand := strings.CutPrefix(strings.TrimLeft(code, " "), "$ ") // in a list, blocks are indented further
 		switch {
 		case indented && isCommand:
 			all = append(all, command{file: file, text: text})
@@ -168,13 +168,13 @@ func (c command) run(t *testing.T, dir string) {
 	}
 }
 
-// numbers matches the codes of messages too, which stay as they are.
-var numbers = regexp.MustCompile(`\b[EW]0[0-9]{3}\b|[0-9]+`)
+// numbers matches the positions and codes of the compiler's messages too, which stay as they are.
+var numbers = regexp.MustCompile(`\b[0-9]+:[0-9]+: (error|warning)\b|\b[EW]0[0-9]{3}\b|[0-9]+`)
 
 // normal makes outputs of two runs comparable: numbers become 0, and each run of spaces one space.
 func normal(s string) string {
 	return numbers.ReplaceAllStringFunc(strings.Join(strings.Fields(s), " "), func(n string) string {
-		if n[0] == 'E' || n[0] == 'W' {
+		if strings.Trim(n, "0123456789") != "" {
 			return n
 		}
 		return "0"
