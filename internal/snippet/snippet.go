@@ -73,7 +73,7 @@ func cut(before, marked, after string) (string, string, string) {
 func head(s string, room int) (string, int) {
 	used := 0
 	for i, r := range s {
-		n := runeColumns(r)
+		n := RuneColumns(r)
 		if used+n > room {
 			if room == 0 {
 				return "", 0
@@ -103,7 +103,7 @@ func display(s string, column int) string {
 			r = utf8.RuneError
 		}
 		b.WriteRune(r)
-		column += runeColumns(r)
+		column += RuneColumns(r)
 	}
 	return b.String()
 }
@@ -111,7 +111,7 @@ func display(s string, column int) string {
 func columns(s string) int {
 	n := 0
 	for _, r := range s {
-		n += runeColumns(r)
+		n += RuneColumns(r)
 	}
 	return n
 }
@@ -126,7 +126,8 @@ var wide = &unicode.RangeTable{
 	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
 }
 
-func runeColumns(r rune) int {
+// RuneColumns returns how many columns a terminal shows a printable character in: 0, 1 or 2.
+func RuneColumns(r rune) int {
 	switch {
 	case r < 0x300:
 		return 1

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"btc/internal/snippet"
 )
 
 // screen is a terminal whose last lines are a live view that is redrawn while other output scrolls
@@ -28,8 +30,8 @@ type screen struct {
 
 // Control sequences of terminals.
 const (
-	eraseLine  = "\x1b[K" // clear to the end of the screen
-	eraseBelow = "\x1b[J"
+	eraseLine  = "\x1b[K" // to its end
+	eraseBelow = "\x1b[J" // to the end of the screen
 )
 
 func newScreen(out io.Writer) *screen {
@@ -87,7 +89,10 @@ func (s *screen) paint(lines [][]byte) error {
 	s.begin()
 	s.frame = append(s.frame, s.open...)
 	rows, columns := s.size()
-	room := max(rows-1-height(s.open, columns), 2)
+	room := max(rows-1-height(s.open, columns), 1)
+	if room == 1 && len(lines) > 1 {
+		lines = lines[1:2] // the first line of the maps says more than the head
+	}
 	s.view = s.view[:0]
 	for i, line := range lines {
 		if i == room-1 && i < len(lines)-1 {
@@ -160,36 +165,78 @@ func (s *screen) end() error {
 	return err
 }
 
-// note remembers the incomplete last line of the output.
+// note remembers the incomplete last line of the output. Of one that has wrapped it remembers the last two rows.
 func (s *screen) note(text []byte) {
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
 		s.open, text = s.open[:0], text[i+1:]
 	}
 	s.open = append(s.open, text...)
-}
-
-// height returns how many rows a line takes on the screen; 0 if it is empty. Each character is
-// counted as one column.
-func height(line []byte, columns int) int {
-	return (utf8.RuneCount(line) + columns - 1) / columns
-}
-
-// cut truncates a line to the width of the screen.
-func cut(line []byte, columns int) []byte {
-	n := 0
-	for i := range string(line) {
-		if n == columns {
-			return line[:i]
-		}
-		n++
+	columns := s.columns()
+	for n := height(s.open, columns); n > 2; n-- {
+		s.open = s.open[row(s.open, columns):]
 	}
-	return line
+}
+
+// height returns how many rows a line takes on the screen; 0 if it is empty.
+func height(line []byte, columns int) int {
+	n := 0
+	for ; len(line) > 0; n++ {
+		line = line[row(line, columns):]
+	}
+	return n
+}
+
+// row returns how many bytes of a line are in its first row, at least one character's.
+func row(line []byte, columns int) int {
+	column, end := 0, 0
+	for end < len(line) {
+		n, width := character(line[end:], column, columns)
+		if column+width > columns && end > 0 {
+			break
+		}
+		column, end = column+width, end+n
+	}
+	return end
+}
+
+// character returns how many bytes the first character, or control sequence, of a line has, and how many columns a
+// terminal shows it in.
+func character(line []byte, column, columns int) (n, width int) {
+	r, n := utf8.DecodeRune(line)
+	switch {
+	case r == '\t': // it never wraps
+		return n, min(8-column%8, max(columns-1-column, 0))
+	case r == 0x1b && len(line) > 1 && line[1] == '[':
+		for n = 2; n < len(line) && line[n] < '@'; n++ {
+		}
+		return min(n+1, len(line)), 0
+	case control(r):
+		return n, 0
+	}
+	return n, snippet.RuneColumns(r)
+}
+
+func control(r rune) bool { return r < ' ' || r == 0x7f }
+
+// cut truncates a line to the width of the screen. Control characters become question marks: the names of a traced
+// process may have them.
+func cut(line []byte, columns int) []byte {
+	line = bytes.Map(func(r rune) rune {
+		if control(r) {
+			return '?'
+		}
+		return r
+	}, line)
+	if columns < 1 {
+		return nil
+	}
+	return line[:row(line, columns)]
 }
 
 // screenSize returns the size of the terminal w, or a default.
 func screenSize(w io.Writer) (rows, columns int) {
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 2 && size.Col > 1 {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 0 && size.Col > 0 {
 			return int(size.Row), int(size.Col)
 		}
 	}

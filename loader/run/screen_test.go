@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // grid is a small terminal emulator: it knows the control sequences that screen uses, and keeps the
@@ -22,6 +23,10 @@ func (g *grid) top() int { return max(len(g.lines)-g.rows, 0) }
 
 func (g *grid) Write(text []byte) (int, error) {
 	for i := 0; i < len(text); i++ {
+		if text[i] >= utf8.RuneSelf {
+			i += g.wide(text[i:]) - 1
+			continue
+		}
 		for len(g.lines) <= g.row {
 			g.lines = append(g.lines, "")
 		}
@@ -62,6 +67,22 @@ func (g *grid) Write(text []byte) (int, error) {
 		}
 	}
 	return len(text), nil
+}
+
+// wide shows a character of two columns and returns its bytes. The second column is shown as an underscore.
+func (g *grid) wide(text []byte) int {
+	r, n := utf8.DecodeRune(text)
+	if g.column+2 > g.columns {
+		g.row, g.column = g.row+1, 0
+	}
+	for len(g.lines) <= g.row {
+		g.lines = append(g.lines, "")
+	}
+	// A letter stands for the character, so that columns are bytes.
+	letter := string(rune('a' + r%26))
+	g.lines[g.row] = g.lines[g.row][:min(g.column, len(g.lines[g.row]))] + letter + "_"
+	g.column += 2
+	return n
 }
 
 func (g *grid) String() string { return strings.TrimRight(strings.Join(g.lines, "\n"), "\n") }
@@ -116,5 +137,69 @@ func TestTallView(t *testing.T) {
 	}
 	if want := "above\nhead 2\n1\n2\n... and 3 more line"; g.String() != want {
 		t.Errorf("%q, want %q", g, want)
+	}
+}
+
+// TestWideCharacters: characters of two columns are counted as two, in the output and in the view.
+func TestWideCharacters(t *testing.T) {
+	g := &grid{rows: 8, columns: 9}
+	s := newScreen(g)
+	s.size = func() (int, int) { return g.rows, g.columns }
+	s.Write([]byte("above\n"))
+	for range 3 {
+		s.paint(view("head", "\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d", "x"))
+	}
+	s.Write([]byte("\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d"))
+	s.paint(view("head", "x"))
+	s.Write([]byte("\u4e2d\n"))
+	s.leave()
+	s.Write([]byte("end\n"))
+	w := string(rune('a'+0x4e2d%26)) + "_"
+	if want := "above\n" + strings.Repeat(w, 4) + "\n" + w + w + "\nend"; g.String() != want {
+		t.Errorf("%q, want %q", g, want)
+	}
+}
+
+// TestEndlessLine: a line that never ends is shown once, and is not kept.
+func TestEndlessLine(t *testing.T) {
+	g := &grid{rows: 6, columns: 10}
+	s := newScreen(g)
+	s.size = func() (int, int) { return g.rows, g.columns }
+	for range 100 {
+		s.Write([]byte("."))
+		s.paint(view("head", "1"))
+	}
+	if len(s.open) > 20 {
+		t.Errorf("%d bytes of the line are kept", len(s.open))
+	}
+	s.leave()
+	if want := strings.TrimSuffix(strings.Repeat("..........\n", 10), "\n"); g.String() != want {
+		t.Errorf("%q, want %q", g, want)
+	}
+}
+
+// TestSmallScreen: on a screen of any size the output is whole, and nothing of the view is left.
+func TestSmallScreen(t *testing.T) {
+	for rows := 1; rows < 5; rows++ {
+		for _, columns := range []int{1, 2, 5, 40} {
+			g := &grid{rows: rows, columns: columns}
+			s := newScreen(g)
+			s.size = func() (int, int) { return g.rows, g.columns }
+			for i := range 9 {
+				s.paint(view("head", "12", "345"))
+				s.Write(fmt.Appendf(nil, "%d\n", i))
+			}
+			s.leave()
+			if want := "0\n1\n2\n3\n4\n5\n6\n7\n8"; g.String() != want {
+				t.Errorf("%d rows, %d columns: %q", rows, columns, g)
+			}
+		}
+	}
+}
+
+// TestControlCharacters: a name with an escape sequence does not reach the terminal as one.
+func TestControlCharacters(t *testing.T) {
+	if got := string(cut([]byte("a\x1b[2Jb\tc\rd\x7f"), 40)); got != "a?[2Jb?c?d?" {
+		t.Errorf("%q", got)
 	}
 }
