@@ -108,7 +108,7 @@ func (c *copier) operation(x ast.Expr, at ast.Extent) ast.Expr {
 func (c *copier) atom(x ast.Expr, at ast.Extent) ast.Expr {
 	switch x := x.(type) {
 	case *ast.Positional:
-		if text, ok := c.values[x.N]; ok {
+		if text := c.values[x.N]; text != "" { // an empty one is 0, as one that is not given
 			return value(text, at)
 		}
 		return &ast.Positional{Extent: at, N: x.N}

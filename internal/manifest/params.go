@@ -54,8 +54,8 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	return params, options, nil
 }
 
-// NotGiven returns the positional parameters of the manifest that have no value, without duplicates: the script reads
-// 0 or "".
+// NotGiven returns the positional parameters that the script reads as numbers and that have no value or an empty one,
+// without duplicates: they are 0.
 func NotGiven(m *Manifest, positional []string) []*Param {
 	var out []*Param
 	for i := range m.Params {
@@ -63,7 +63,8 @@ func NotGiven(m *Manifest, positional []string) []*Param {
 		number, ok := strings.CutPrefix(p.Name, "$")
 		n, err := strconv.Atoi(number)
 		known := func(q *Param) bool { return q.Name == p.Name }
-		if ok && err == nil && n > len(positional) && p.Default == "" && !slices.ContainsFunc(out, known) {
+		given := n <= len(positional) && n > 0 && positional[n-1] != ""
+		if ok && err == nil && p.Type == "int" && !given && p.Default == "" && !slices.ContainsFunc(out, known) {
 			out = append(out, p)
 		}
 	}
@@ -84,7 +85,8 @@ func ParseParams(m *Manifest, positional []string, named map[string]string) (map
 		case strings.HasPrefix(p.Name, "$"):
 			n, err := strconv.Atoi(p.Name[1:])
 			if err == nil && n >= 1 && n <= len(positional) {
-				text, given = positional[n-1], true
+				text = positional[n-1]
+				given = text != "" || p.Type != "int" // an empty number is 0
 			}
 		default:
 			known[p.Name] = true

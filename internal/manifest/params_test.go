@@ -55,14 +55,30 @@ func TestParams(t *testing.T) {
 	if _, ok := got["param_2"]; ok {
 		t.Error("a parameter that was not given was set")
 	}
-	for n, want := range []string{"$1 $2", "$2", ""} {
+	for _, c := range []struct {
+		given []string
+		want  string
+	}{{nil, "$1 $2"}, {[]string{"7"}, "$2"}, {[]string{"", "8"}, "$1"}, {[]string{"7", "8"}, ""}} {
+		given, want := c.given, c.want
 		var names []string
-		for _, p := range NotGiven(params(), make([]string, n)) {
+		for _, p := range NotGiven(params(), given) {
 			names = append(names, p.Name)
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("of %d parameters %q are missing, want %q", n, got, want)
+			t.Errorf("of %q %q are missing, want %q", given, got, want)
 		}
+	}
+}
+
+// An empty parameter is 0 where the script reads a number, as in bpftrace.
+func TestEmptyParam(t *testing.T) {
+	got, err := ParseParams(params(), []string{"", "7"}, nil)
+	if _, set := got["param_1"]; err != nil || set || got["param_1_str"] == nil || len(got["param_2"]) != 8 {
+		t.Errorf("%q, %v", got, err)
+	}
+	m := &Manifest{Params: []Param{{Name: "$1", Type: "string", Global: "param_1_str", Size: 8}}}
+	if missing := NotGiven(m, nil); missing != nil {
+		t.Errorf("a string that is not given is reported: %v", missing)
 	}
 }
 
@@ -95,7 +111,14 @@ func TestNumber(t *testing.T) {
 // code was specialized for.
 func TestGiven(t *testing.T) {
 	given := func() *Manifest {
-		return &Manifest{Given: &Given{Values: []string{"a", "b"}, Fixed: []int{2}, Options: map[string]string{"x": "1", "y": "2"}, FixedOptions: []string{"y"}}}
+		return &Manifest{
+			Given: &Given{
+				Values:       []string{"a", "b"},
+				Fixed:        []int{2},
+				Options:      map[string]string{"x": "1", "y": "2"},
+				FixedOptions: []string{"y"},
+			},
+		}
 	}
 	for _, c := range []struct {
 		positional []string
@@ -148,7 +171,8 @@ func TestParameterBytes(t *testing.T) {
 		{"string", "$1", "abc", "abc\x00", ""}, {"string", "$1", "abcd", "", "string too long: 4 bytes (max 3)"},
 	} {
 		got, err := paramBytes(&Param{Name: c.name, Type: c.kind, Size: 4}, c.text)
-		if string(got) != c.want || (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if string(got) != c.want || (err != nil) != (c.err != "") ||
+			err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s %q: %q, %v; want %q, %q", c.kind, c.text, got, err, c.want, c.err)
 		}
 	}
@@ -175,7 +199,13 @@ func TestIntegerLimits(t *testing.T) {
 
 // TestUnexpectedOptions: all wrong options are named, together with the existing ones, in order.
 func TestUnexpectedOptions(t *testing.T) {
-	m := &Manifest{Params: []Param{{Name: "b", Type: "int", Size: 8, Help: "what b is"}, {Name: "a", Type: "int", Size: 8}, {Name: "$1", Type: "int", Size: 8}}}
+	m := &Manifest{
+		Params: []Param{
+			{Name: "b", Type: "int", Size: 8, Help: "what b is"},
+			{Name: "a", Type: "int", Size: 8},
+			{Name: "$1", Type: "int", Size: 8},
+		},
+	}
 	for want, named := range map[string]map[string]string{
 		"unexpected program command line options: --y, --z\nHINT: expected program options: --a, --b": {"z": "1", "a": "1", "y": "1"},
 		"HINT: expected program options:\n    --b: what b is\n    --a":                                {"help": "true"},
