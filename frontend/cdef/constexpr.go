@@ -145,7 +145,7 @@ func isUnsigned(c Const) bool {
 	return c.Type != nil && !c.Type.Signed && c.Type.Size == 8
 }
 
-// number64 is a computed value. Unsigned values that fit int64 stay literals.
+// number64 returns a computed value. Unsigned values that fit int64 stay literals.
 func number64(v int64, uns bool) Const {
 	if uns && v < 0 {
 		return Const{Type: types.TUint64, Int: v}
@@ -214,7 +214,7 @@ func (p *parser) parenthesis() (Const, error) {
 	return x, err
 }
 
-// Truncate is v as a value of the integer type t, sign- or zero-extended.
+// Truncate returns v as a value of the integer type t, sign- or zero-extended.
 func Truncate(v int64, t *types.Type) int64 {
 	if t.Kind == types.Bool {
 		return b2i(v != 0)
@@ -243,7 +243,7 @@ func (p *parser) primary() (Const, error) {
 			return Const{}, errors.New("empty character constant")
 		}
 		return number64(int64(int8(t.Value[0])), false), nil
-	case cpp.Text:
+	case cpp.StringLit:
 		s, err := p.joined(t)
 		if err != nil {
 			return Const{}, err
@@ -260,14 +260,14 @@ func (p *parser) primary() (Const, error) {
 // maxString bounds a string of the C text, in bytes: values of the language are not longer.
 const maxString = 1 << 20
 
-// joined is a string literal concatenated with those that follow it.
+// joined returns a string literal concatenated with those that follow it.
 func (p *parser) joined(t cpp.Token) (string, error) {
-	if p.peek().Kind != cpp.Text {
+	if p.peek().Kind != cpp.StringLit {
 		return t.Value, nil
 	}
 	var b strings.Builder
 	b.WriteString(t.Value)
-	for p.peek().Kind == cpp.Text {
+	for p.peek().Kind == cpp.StringLit {
 		if b.WriteString(p.next().Value); b.Len() > maxString {
 			return "", fmt.Errorf("string too long (max %d bytes)", maxString)
 		}

@@ -124,7 +124,7 @@ func (p *parser) declaration() error {
 		if name == "" {
 			return errors.New("typedef needs a name")
 		}
-		if p.peek().Is("(") { // of a function
+		if p.peek().Is("(") { // parameters of a function
 			if err := p.skipParens(); err != nil {
 				return err
 			}
@@ -350,7 +350,7 @@ func arrays(t *types.Type, dims []int) (*types.Type, error) {
 	for _, n := range slices.Backward(dims) {
 		isChar := t == types.TChar
 		if t = types.MakeArray(t, n); isChar {
-			t.Text = types.ScriptText
+			t.Chars = types.ScriptChars
 		}
 		if t.Size > 1<<26 {
 			return nil, errors.New("array too large")

@@ -27,10 +27,10 @@ type Env struct {
 	diags  *diag.List
 
 	kernel   map[*kernel.Type]*types.Type
-	asked    map[string]*types.Type // results of target lookups; nil for absent tags
+	lookups  map[string]*types.Type // results of target lookups; nil for absent tags
 	unit     *cpp.Unit
 	busy     map[string]bool        // macros whose values are being computed
-	values   map[string]macroValue  // of macros
+	values   map[string]macroValue  // values of macros
 	aliases  map[string]*types.Type // types that macros expand to; nil for other macros
 	read     bool                   // all definitions are known
 	tags     map[string]*types.Type // "struct x", "union x", "enum x"
@@ -65,7 +65,7 @@ func Read(u *cpp.Unit, t *kernel.Target, l *diag.List) *Env {
 	e := &Env{
 		target: t, diags: l, unit: u, busy: map[string]bool{}, values: map[string]macroValue{},
 		aliases: map[string]*types.Type{},
-		kernel:  map[*kernel.Type]*types.Type{}, asked: map[string]*types.Type{},
+		kernel:  map[*kernel.Type]*types.Type{}, lookups: map[string]*types.Type{},
 		tags: map[string]*types.Type{}, typedefs: map[string]*types.Type{}, enums: map[string]Const{},
 	}
 	e.definitions(u.Tokens)
@@ -104,7 +104,7 @@ func (e *Env) Tagged(word, name string) (*types.Type, bool) {
 	return e.kernelTag(word, name)
 }
 
-// Tags are the tags that the script defines, sorted; word is the keyword.
+// Tags returns the tags that the script defines, sorted; word is the keyword.
 func (e *Env) Tags(word string) []string {
 	var all []string
 	for key := range e.tags {
@@ -116,7 +116,7 @@ func (e *Env) Tags(word string) []string {
 	return all
 }
 
-// ConstantNames are the constants of the script, sorted, and those of the
+// ConstantNames returns the constants of the script, sorted, and those of the
 // headers with prefix head.
 func (e *Env) ConstantNames(head string) []string {
 	all := slices.Concat(slices.Collect(maps.Keys(e.enums)), e.unit.Macros())
@@ -134,10 +134,10 @@ func (e *Env) Own(word, name string) bool { _, ok := e.tags[word+" "+name]; retu
 // rounds.
 func (e *Env) kernelTag(word, name string) (*types.Type, bool) {
 	key := word + " " + name
-	t, asked := e.asked[key]
-	if !asked {
+	t, found := e.lookups[key]
+	if !found {
 		t, _ = e.findKernelTag(word, name)
-		e.asked[key] = t
+		e.lookups[key] = t
 	}
 	return t, t != nil
 }
@@ -233,7 +233,7 @@ var ErrItself = errors.New("it refers to itself")
 // Macro reports whether the script or the compiler defines a macro of this name.
 func (e *Env) Macro(name string) bool { _, ok := e.unit.Macro(name); return ok }
 
-// MacroText is the body of a macro, as written.
+// MacroText returns the body of a macro, as written.
 func (e *Env) MacroText(name string) string {
 	m, ok := e.unit.Macro(name)
 	if !ok {
@@ -269,7 +269,7 @@ func (e *Env) macroValue(m *cpp.Macro) (Const, error) {
 	return v, err
 }
 
-// macroType is the type that a macro expands to; nil for none.
+// macroType returns the type that a macro expands to, or nil if there is none.
 func (e *Env) macroType(name string) *types.Type {
 	m, ok := e.unit.Macro(name)
 	if !ok || m.Function || e.busy[name] || len(m.Body) == 0 {

@@ -202,7 +202,7 @@ func (b *layout) finish(comp *types.Composite, attr attribute) {
 		if b.union {
 			b.bit = 0
 		}
-		b.place(f, attr.packed)
+		b.addField(f, attr.packed)
 		b.size = max(b.size, (b.bit+7)/8)
 	}
 	b.align = max(b.align, attr.aligned)
@@ -212,7 +212,7 @@ func (b *layout) finish(comp *types.Composite, attr attribute) {
 	comp.Load = func() []types.Member { return all }
 }
 
-func (b *layout) place(f field, packed bool) {
+func (b *layout) addField(f field, packed bool) {
 	packed = packed || f.attr.packed
 	align := f.typ.Align()
 	if packed {

@@ -17,7 +17,7 @@ import (
 //go:embed predefined.h
 var predefinedC string
 
-// Predefined is the environment of a script's C text: the macros of the compiler and of the
+// Predefined returns the environment of a script's C text: the macros of the compiler and of the
 // target, and the constants of the system's headers.
 func Predefined(t *kernel.Target) cpp.Options {
 	arch := t.Arch().GOARCH
@@ -46,7 +46,7 @@ func predefined(t *kernel.Target) string {
 	return b.String() + predefinedC
 }
 
-// versionCode is a kernel release as LINUX_VERSION_CODE; 0 for an invalid one.
+// versionCode returns a kernel release as LINUX_VERSION_CODE; 0 for an invalid one.
 func versionCode(release string) int {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(release, "%d.%d.%d", &major, &minor, &patch); n < 2 {

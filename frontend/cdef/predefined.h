@@ -1,4 +1,4 @@
-/* Macros with parameters of the system's headers (facts of Linux's UAPI). */
+/* Function-like macros of the system's headers (Linux UAPI). */
 #define KERNEL_VERSION(a, b, c) (((a) << 16) + ((b) << 8) + ((c) > 255 ? 255 : (c)))
 #define NULL 0
 #ifdef __x86_64__

@@ -28,12 +28,12 @@ var (
 	constantsKernel string
 )
 
-// ownTable is the table of constants specific to an architecture.
+// ownTable returns the table of constants specific to an architecture.
 func ownTable(goarch string) string {
 	return map[string]string{"amd64": constantsX86, "arm64": constantsARM64, "riscv64": constantsRISCV64}[goarch]
 }
 
-// tableNames are the constants of an architecture's user-space headers with prefix head,
+// tableNames returns the constants of an architecture's user-space headers with prefix head,
 // sorted; none for an empty head.
 func tableNames(goarch, head string) []string {
 	if head == "" || ownTable(goarch) == "" {
@@ -86,7 +86,7 @@ func find(table, name string) (int64, bool) {
 	return v, true
 }
 
-// firstFrom is the offset of the first line of a sorted table that is not before head.
+// firstFrom returns the offset of the first line of a sorted table that is not before head.
 func firstFrom(table, head string) int {
 	at, end := 0, len(table)
 	for at < end {

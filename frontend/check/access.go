@@ -16,7 +16,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// field is "x.name" and "x->name".
+// field checks "x.name" and "x->name".
 func (b *body) field(x *ast.Field, e *Expr) {
 	if id, ok := ast.Unparen(x.X).(*ast.Ident); ok && id.Name == "args" {
 		b.argsField(x, id, e)
@@ -65,7 +65,7 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 	)
 }
 
-// locationOf is a copy of the location of a struct, array or string, for the caller to extend; a value in program
+// locationOf returns a copy of the location of a struct, array or string, for the caller to extend; a value in program
 // memory is its own root.
 func (b *body) locationOf(x ast.Expr, e *Expr) *Location {
 	if e.Location == nil {
@@ -122,7 +122,7 @@ func (b *body) noMember(at *ast.Name, t *types.Type) {
 	suggest(d, name, "", t.Comp.Names())
 }
 
-// within is the shortest path to a member with this name in a struct nested in comp, or "".
+// within returns the shortest path to a member with this name in a struct nested in comp, or "".
 func within(comp *types.Composite, name string) string {
 	const deepest = 4
 	type part struct {
@@ -204,7 +204,7 @@ func (s *Step) known(more string) bool {
 		return false
 	}
 	tag, path := s.spelled()
-	return kernel.OtherPaths(tag, path+more) != nil || kernel.LeadsOn(tag, path+more)
+	return kernel.OtherPaths(tag, path+more) != nil || kernel.IsPathPrefix(tag, path+more)
 }
 
 // addOthers adds the paths that other kernels have for the kernel member at which the location now ends; the host
@@ -305,10 +305,10 @@ func (p *Location) addOff(n int) {
 func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	e.Type, e.Location.Chars = t, 0
 	switch {
-	case t.Kind == types.Array && t.Text == types.ScriptText && t.Len > 0:
+	case t.Kind == types.Array && t.Chars == types.ScriptChars && t.Len > 0:
 		e.Location.Chars = t.Len
 		e.Type = types.MakeString(t.Len + 1)
-	case t.Kind == types.Array && t.Text == types.KernelText && t.Len > 0:
+	case t.Kind == types.Array && t.Chars == types.KernelChars && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)
@@ -325,7 +325,7 @@ func (b *body) inContext(p *Location) bool {
 	return p.Root == RootPointer && isContext(p.Base) && b.point.Kind != probe.Iter
 }
 
-// index is "x[i]" on anything but a map.
+// index checks "x[i]" on anything but a map.
 func (b *body) index(x *ast.Index, e *Expr) {
 	base := b.expr(x.X)
 	t := base.Type
@@ -443,7 +443,7 @@ func (b *body) argsHere(at ast.Node) bool {
 	return false
 }
 
-// argsField is "args.name".
+// argsField checks "args.name".
 func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
 	b.set(id, &Expr{Type: types.TNone}) // args alone has no value
 	if !b.argsHere(id) {
@@ -537,8 +537,8 @@ func otherForms(f *kernel.TraceField) []Step {
 	return all
 }
 
-// traceFieldType is the type of a tracepoint's field. An integer has the width and sign of the record, not of its C
-// type: system calls keep each argument in 8 bytes.
+// traceFieldType returns the type of a tracepoint's field. An integer has the width and sign of the record, not of its
+// C type: system calls keep each argument in 8 bytes.
 func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 	var t *types.Type
 	if kt := f.Type(); kt != nil {
@@ -557,7 +557,7 @@ func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 	return t
 }
 
-// typedArg is an argument of a probe whose function has a prototype in the
+// typedArg checks an argument of a probe whose function has a prototype in the
 // target, or its return value.
 func (b *body) typedArg(x *ast.Field, e *Expr) {
 	proto := b.proto()
@@ -610,7 +610,7 @@ func (b *body) argLocation(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	b.placed(x, e, t)
 }
 
-// proto is the prototype of the probed function, nil when the target has none.
+// proto returns the prototype of the probed function, nil when the target has none.
 func (b *body) proto() *kernel.Type {
 	if b.point.Kind == probe.RawTracepoint {
 		return b.rawProto()
@@ -622,14 +622,14 @@ func (b *body) proto() *kernel.Type {
 	return f.Proto
 }
 
-// rawProto is the prototype of a raw tracepoint. The argument names are those of the kernel function that calls the
-// programs, without its first parameter, which is internal.
+// rawProto returns the prototype of a raw tracepoint. The argument names are those of the kernel function that calls
+// the programs, without its first parameter, which is internal.
 func (b *body) rawProto() *kernel.Type {
 	return RawPrototype(b.t, b.point.Name)
 }
 
-// RawPrototype is the prototype of a raw tracepoint, with argument names where the target has them; nil if the target
-// has no such tracepoint.
+// RawPrototype returns the prototype of a raw tracepoint, with argument names where the target has them; nil if the
+// target has no such tracepoint.
 func RawPrototype(t *kernel.Target, name string) *kernel.Type {
 	proto, ok := t.RawTracepoint(name)
 	if !ok {

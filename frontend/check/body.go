@@ -33,11 +33,11 @@ type body struct {
 	fors    int            // for loops among them
 	whiles  int            // while loops among them
 	walks   int            // loops over maps among them
-	noValue ast.Expr       // a literal that is not part of the program, see compileTimeText
+	noValue ast.Expr       // a literal that is not part of the program, see compileTimeStrings
 	folding int            // depth of expressions whose strings are folded into a longer one
 	quiet   int            // depth of expressions that are typed but not evaluated (sizeof)
-	depth   int            // of expressions
-	repeat  int            // how often unroll repeats the current statement
+	depth   int            // nesting depth of expressions
+	repeat  int            // number of times that unroll repeats the current statement
 	stmts   int            // statements so far in this round, repetitions included
 	calls   map[*Subprog]calls
 	whole   struct { // the innermost tuple, record or key, for messages
@@ -139,8 +139,8 @@ func (b *body) finishVars() {
 	}
 }
 
-// block types the statements of a block and finds those that are never reached.
-// It reports whether the end of the block is not reached.
+// block types the statements of a block and finds those that are never reached. It reports whether
+// the end of the block is unreachable.
 func (b *body) block(blk *ast.Block) (ends bool) {
 	if blk == nil {
 		return false
@@ -430,7 +430,7 @@ func (b *body) varMismatch(x *ast.Var, from ast.Expr, t, have *types.Type) {
 // fixed reports whether a variable's type is that of its let.
 func (b *body) fixed(v *Var) bool { return v.fixed }
 
-// assignMap is a plain "@m[keys] = e".
+// assignMap checks a plain "@m[keys] = e".
 func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.AssignStmt) {
 	if b.quiet > 0 {
 		b.fail(diag.BadMapUse, left, "Map assignments not allowed inside of sizeof, offsetof or typeof")
@@ -461,7 +461,7 @@ func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.Assi
 	b.set(left, e)
 }
 
-// assignOp is "left op= right": the left side is read, combined and written.
+// assignOp checks "left op= right": the left side is read, combined and written.
 func (b *body) assignOp(s *ast.AssignStmt, op ast.BinaryOp) {
 	right := b.value(s.Right)
 	switch left := s.Left.(type) {
@@ -519,7 +519,7 @@ func (b *body) let(s *ast.LetStmt) {
 	slot := b.clause.scope.slot(s.Var)
 	v := b.vars[slot]
 	b.out.decls[s] = v
-	if s.Type != nil { // again in each round, because a typeof may grow
+	if s.Type != nil { // in each round, because a typeof may grow
 		t := wideEnum(b.resolveType(s.Type))
 		switch {
 		case t.IsAgg(), t.Kind == types.None:

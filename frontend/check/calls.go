@@ -26,10 +26,10 @@ func suggest(d *diag.Diagnostic, name, sigil string, all []string) {
 	}
 }
 
-// namesOf are the keys of a table of names, in order.
+// namesOf returns the keys of a table of names, in order.
 func namesOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// fieldNames are the names of a record's fields.
+// fieldNames returns the names of a record's fields.
 func fieldNames(t *types.Type) []string {
 	var all []string
 	for _, f := range t.Fields {
@@ -38,7 +38,7 @@ func fieldNames(t *types.Type) []string {
 	return all
 }
 
-// wordArg is an argument that is one of the given words, not an expression.
+// wordArg returns an argument that is one of the given words, not an expression.
 func (b *body) wordArg(x ast.Expr, words ...string) (int, string) {
 	id, ok := ast.Unparen(x).(*ast.Ident)
 	if !ok {
@@ -53,7 +53,7 @@ func (b *body) wordArg(x ast.Expr, words ...string) (int, string) {
 	return -1, id.Name
 }
 
-// namespace is pid(curr_ns), tid(init).
+// namespace checks pid(curr_ns), tid(init).
 func (b *body) namespace(c *callSite) {
 	if len(c.args) == 0 {
 		return
@@ -66,7 +66,7 @@ func (b *body) namespace(c *callSite) {
 	c.N = int64(n)
 }
 
-// nsecs is nsecs(mode).
+// nsecs checks nsecs(mode).
 func (b *body) nsecs(c *callSite) {
 	if len(c.args) == 0 {
 		return
@@ -94,7 +94,7 @@ var taskFields = map[string][]string{
 	"leader_tid": {"group_leader", "pid"}, "leader_comm": {"group_leader", "comm"},
 }
 
-// taskField is ppid, pcomm, leader_tid and leader_comm, of the current task or of the given
+// taskField checks ppid, pcomm, leader_tid and leader_comm, of the current task or of the given
 // one. The result has the facts of the field.
 func (b *body) taskField(c *callSite) {
 	ext := ast.Ext(c.at.Span())
@@ -156,7 +156,7 @@ const (
 	defaultFrames = 127
 )
 
-// stack is kstack, ustack([mode][, limit]).
+// stack checks kstack, ustack([mode][, limit]).
 func (b *body) stack(c *callSite) {
 	if k := b.point.Kind; k == probe.Test || k == probe.Bench {
 		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with %q probes", c.Fn.Name, k)
@@ -232,7 +232,7 @@ func (b *body) noRegister(at ast.Node, name string) {
 	d.Hint("the registers are %s", strings.Join(all, " "))
 }
 
-// register is argN: the register that holds the argument in the probed code.
+// register checks argN: the register that holds the argument in the probed code.
 func (b *body) register(c *callSite) { c.e.Type = c.e.Type.WithSpace(b.point.Space()) }
 
 func (b *body) reg(c *callSite) {
@@ -248,7 +248,7 @@ func (b *body) reg(c *callSite) {
 	c.Text = name
 }
 
-// literal is argument i, which must be a string literal.
+// literal returns argument i, which must be a string literal.
 func (b *body) literal(c *callSite, i int) (string, bool) {
 	t := b.value(c.args[i])
 	if k := b.out.Expr(c.args[i]).Const; k != nil && k.IsStr {
@@ -261,9 +261,9 @@ func (b *body) literal(c *callSite, i int) (string, bool) {
 	return "", false
 }
 
-// loadText is argument i, a string that is known when the object is loaded: a literal, or the
-// parameter from, as in Call.From.
-func (b *body) loadText(c *callSite, i int) (text, from string, ok bool) {
+// loadString returns argument i, a string that is known when the object is loaded: a literal, or
+// the parameter from, as in Call.From.
+func (b *body) loadString(c *callSite, i int) (text, from string, ok bool) {
 	x := ast.Unparen(c.args[i])
 	if call, is := x.(*ast.Call); is && call.Func.Text == "str" {
 		if p, is := loneParam(call); is && !invalid(b.value(x)) {
@@ -278,7 +278,7 @@ func (b *body) loadText(c *callSite, i int) (text, from string, ok bool) {
 	return text, "", ok
 }
 
-// address is ksym(n), usym(n).
+// address checks ksym(n), usym(n).
 func (b *body) address(c *callSite) {
 	t := b.value(c.args[0])
 	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
@@ -294,7 +294,7 @@ func (b *body) address(c *callSite) {
 	c.Args = c.args
 }
 
-// setSpace is kptr(p), uptr(p).
+// setSpace checks kptr(p), uptr(p).
 func (b *body) setSpace(c *callSite) {
 	t := b.value(c.args[0])
 	space := types.Kernel
@@ -323,7 +323,7 @@ func (b *body) bswap(c *callSite) {
 	c.e.Type = types.MakeInt(t.Size, false)
 }
 
-// str is str(p[, n]): n counts the NUL.
+// str checks str(p[, n]): n counts the NUL.
 func (b *body) str(c *callSite) {
 	limit := b.info.Config.MaxStrlen
 	t := b.strSource(c)
@@ -381,7 +381,7 @@ func (b *body) strLiteral(c *callSite, t *types.Type) bool {
 	return true
 }
 
-// decimal is a constant of type t in decimal.
+// decimal formats a constant of type t in decimal.
 func decimal(v int64, t *types.Type) string {
 	if t.Signed {
 		return strconv.FormatInt(v, 10)
@@ -413,7 +413,7 @@ func (b *body) strLength(c *callSite, limit int) {
 // bufKinds are the kinds of types that buf() reads, apart from integers.
 var bufKinds = []types.Kind{types.Pointer, types.String, types.Array, types.Struct}
 
-// buf is buf(p[, n]).
+// buf checks buf(p[, n]).
 func (b *body) buf(c *callSite) {
 	limit := int64(b.info.Config.MaxStrlen - 4)
 	t := b.value(c.args[0])
@@ -443,7 +443,7 @@ func (b *body) buf(c *callSite) {
 
 func (b *body) strncmp(c *callSite) {
 	for _, x := range c.args[:2] {
-		if t := b.text(x); !invalid(t) && t.Kind != types.String {
+		if t := b.stringArg(x); !invalid(t) && t.Kind != types.String {
 			b.fail(diag.BadArguments, x, "strncmp() only supports string arguments (%s provided)", t)
 		}
 	}
@@ -454,7 +454,7 @@ func (b *body) strncmp(c *callSite) {
 	c.Args, c.N = c.args[:2], n
 }
 
-// ntop is ntop([af,] addr).
+// ntop checks ntop([af,] addr).
 func (b *body) ntop(c *callSite) {
 	addr := c.args[len(c.args)-1]
 	if len(c.args) == 2 {
@@ -462,8 +462,8 @@ func (b *body) ntop(c *callSite) {
 	}
 	t := b.value(addr)
 	c.Args, c.N = c.args, int64(t.Size)
-	if place := b.out.Expr(addr).Location; place != nil && t.Kind == types.String { // char[4] of a C struct
-		c.N = int64(cmp.Or(place.Chars, t.Size))
+	if loc := b.out.Expr(addr).Location; loc != nil && t.Kind == types.String { // char[4] of a C struct
+		c.N = int64(cmp.Or(loc.Chars, t.Size))
 		if c.N == 4 || c.N == 16 {
 			return
 		}
@@ -478,9 +478,9 @@ func (b *body) ntop(c *callSite) {
 	}
 }
 
-// strftime is strftime(format, ns).
+// strftime checks strftime(format, ns).
 func (b *body) strftime(c *callSite) {
-	format, from, ok := b.loadText(c, 0)
+	format, from, ok := b.loadString(c, 0)
 	t := b.integer(c.args[1], "strftime")
 	clock := int64(0)
 	if call := b.out.Expr(c.args[1]).Call; call != nil && call.Fn.Name == "nsecs" {

@@ -62,7 +62,7 @@ func (b *body) namedType(at ast.Node, name string) *types.Type {
 	return types.TInvalid
 }
 
-// tagNames are the tags of the script, and those of the target that share a prefix with name.
+// tagNames returns the tags of the script, and those of the target that share a prefix with name.
 func (b *body) tagNames(word, name string) []string {
 	if !b.final || !b.guess() {
 		return nil
@@ -136,7 +136,7 @@ func (b *body) arrayType(t *ast.ArrayType) *types.Type {
 	return types.MakeArray(elem, n)
 }
 
-// typeof is the type of an expression that is not evaluated.
+// typeof returns the type of an expression that is not evaluated.
 func (b *body) typeof(x ast.Expr) *types.Type {
 	b.quiet++
 	defer func() { b.quiet-- }()
@@ -164,7 +164,7 @@ func (b *body) typeof(x ast.Expr) *types.Type {
 	return b.value(x)
 }
 
-// cast is "(type)x".
+// cast checks "(type)x".
 func (b *body) cast(x *ast.Cast, e *Expr) {
 	to := wideEnum(b.resolveType(x.Type))
 	from := b.value(x.X)
@@ -216,7 +216,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	}
 }
 
-// origin is the address space that a value comes from.
+// origin returns the address space that a value comes from.
 func origin(e *Expr) types.Space {
 	switch p := e.Location; {
 	case e.Type.Kind == types.Ksym:
@@ -230,7 +230,7 @@ func origin(e *Expr) types.Space {
 	}
 }
 
-// wideEnum is the type of a value of enum t that is not a member of a C struct:
+// wideEnum returns the type of a value of enum t that is not a member of a C struct:
 // the language stores it in 64 bits.
 func wideEnum(t *types.Type) *types.Type {
 	if t.Kind != types.Enum || t.Size == 8 {
@@ -320,7 +320,7 @@ func (b *body) decays(x ast.Expr, t *types.Type) bool {
 	return last < 0 || !p.Steps[last].DataLoc && !p.Steps[last].RelLoc
 }
 
-// arraySize is the size in bytes of a number or a string as an array of type t; false if it cannot be converted. A
+// arraySize returns the size in bytes of a number or a string as an array of type t; false if it cannot be converted. A
 // literal may have any size up to 8 bytes.
 func (b *body) arraySize(x ast.Expr, from, t *types.Type) (size int, ok bool) {
 	size = from.Size
@@ -361,7 +361,7 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 	}
 }
 
-// offsetof is "offsetof(type, a.b.c)".
+// offsetof checks "offsetof(type, a.b.c)".
 func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 	t := b.typeof(x.Arg)
 	if invalid(t) {

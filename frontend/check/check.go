@@ -83,7 +83,7 @@ type checker struct {
 	l         *diag.List // the current list of diagnostics
 	functions map[string]*Function
 	maps      map[string]*mapState
-	subprogs  map[string]*function // of the script
+	subprogs  map[string]*function // functions of the script
 	// cut is set when a part of the script was skipped because it is too large.
 	cut          bool
 	order        []*mapState
@@ -144,7 +144,7 @@ func (c *checker) ofParameters(x ast.Expr) bool {
 	return found
 }
 
-// optionName is the name in "getopt(name, ...)".
+// optionName returns the name in "getopt(name, ...)".
 func optionName(x *ast.Call) (string, bool) {
 	if x.Func.Text != "getopt" || len(x.Args) == 0 {
 		return "", false
@@ -257,7 +257,7 @@ func (c *checker) leftOut(at ast.Node, p *Point) bool {
 	return !known
 }
 
-// key is equal for attach points with equal facts for a clause's body.
+// key returns a string that is equal for attach points with equal facts for a clause's body.
 func (cl *clause) key(p *Point) string {
 	switch {
 	case cl.scope.probe:
@@ -285,7 +285,7 @@ func (c *checker) tooMany(at ast.Node, n int) bool {
 	return true
 }
 
-// limit is the value of a numeric setting.
+// limit returns the value of a numeric setting.
 func (c *checker) limit(name string) int {
 	n, _ := strconv.Atoi(c.info.Config.Values[name])
 	return n

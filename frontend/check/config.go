@@ -67,7 +67,7 @@ var idle = map[string]bool{
 	"use_blazesym":       true,
 }
 
-// ConfigKeys are the keys of the config block, old names and those without effect
+// ConfigKeys returns the keys of the config block, old names and those without effect
 // included.
 func ConfigKeys() []string {
 	keys := slices.Collect(maps.Keys(renamed))

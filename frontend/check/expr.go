@@ -192,7 +192,7 @@ func (b *body) compound(x ast.Expr, e *Expr) {
 	}
 }
 
-// bounded is the type t, or the invalid type, with an error, if t is too large.
+// bounded returns the type t, or the invalid type, with an error, if t is too large.
 func (b *body) bounded(at ast.Node, t *types.Type) *types.Type {
 	if why := t.TooLarge(); why != "" {
 		b.fail(diag.TooLarge, at, "%s", why)
@@ -212,7 +212,7 @@ func (b *body) element(x ast.Expr) *types.Type {
 	return t
 }
 
-// beginning is a string, or its first n bytes and "..." where it is longer.
+// beginning returns a string, or its first n bytes and "..." where it is longer.
 func beginning(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -290,7 +290,7 @@ func (c *checker) guess() bool {
 	return c.guesses <= maxGuesses
 }
 
-// plainNames are the possible meanings of a name without a sigil: builtins, functions and
+// plainNames returns the possible meanings of a name without a sigil: builtins, functions and
 // macros, the constants of the script, and those of the headers with a common prefix.
 func (b *body) plainNames(name string) []string {
 	if !b.final || !b.guess() { // hints of other rounds are not used
@@ -329,7 +329,7 @@ func (b *body) stackArgument(x *ast.Ident, e *Expr) bool {
 	return true
 }
 
-// builtinNames are the names of builtins and functions.
+// builtinNames returns the names of builtins and functions.
 func (b *body) builtinNames() []string {
 	names := []string{"arg0", "arg1", "arg2", "arg3", "arg4", "arg5"}
 	for name := range b.functions {
@@ -413,7 +413,7 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	}
 }
 
-// statsMap is the type of the map when x reads a stats map or an element of one. The value can be printed, but not
+// statsMap returns the type of the map when x reads a stats map or an element of one. The value can be printed, but not
 // stored in variables or other maps.
 func (b *body) statsMap(x ast.Expr) (*types.Type, bool) {
 	var name *ast.Map
@@ -470,7 +470,7 @@ func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
 	e.Type = types.TInt64
 }
 
-// param is the record of a parameter; nil, with an error, when there are too many.
+// param returns the record of a parameter; nil, with an error, when there are too many.
 func (b *body) param(x *ast.Positional) *Param {
 	p := b.params[x.N]
 	if p == nil {
@@ -523,8 +523,8 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 	}
 }
 
-// literalBranch is the branch that a constant condition selects, if both branches are constant too: it replaces the
-// expression, and the types of the branches may differ.
+// literalBranch returns the branch that a constant condition selects, if both branches are constant too: it replaces
+// the expression, and the types of the branches may differ.
 func (b *body) literalBranch(cond, then, otherwise ast.Expr) ast.Expr {
 	c, t, u := b.out.Expr(cond).Const, b.out.Expr(then).Const, b.out.Expr(otherwise).Const
 	switch {
@@ -598,8 +598,8 @@ func (b *body) blockExpr(x *ast.Block, e *Expr) {
 	}
 }
 
-// comptime is "comptime x". Values that depend on kernel types and enumerators are the target's: they decide what is
-// compiled, so they cannot be relocated on the host.
+// comptime checks "comptime x". Values that depend on kernel types and enumerators are the target's: they decide what
+// is compiled, so they cannot be relocated on the host.
 func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	t := b.value(x.X)
 	if invalid(t) {
@@ -618,7 +618,7 @@ func (b *body) comptime(x *ast.Comptime, e *Expr) {
 	}
 }
 
-// constElement is the value of a literal tuple's element, if all elements are
+// constElement returns the value of a literal tuple's element, if all elements are
 // constant.
 func (b *body) constElement(x *ast.TupleIndex) *Const {
 	tuple, ok := ast.Unparen(x.X).(*ast.Tuple)

@@ -14,10 +14,10 @@ import (
 	"btc/frontend/types"
 )
 
-// truncate is v as a value of an integer type.
+// truncate returns v as a value of an integer type.
 func truncate(v int64, t *types.Type) int64 { return cdef.Truncate(v, t) }
 
-// exact is the mathematical value of a constant of type t.
+// exact returns the mathematical value of a constant of type t.
 func exact(c *Const, t *types.Type) *big.Int {
 	if !t.Signed && c.Int < 0 {
 		return new(big.Int).SetUint64(uint64(c.Int))
@@ -68,7 +68,7 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 	}
 }
 
-// unsignedWidth is the width of a unary operator's result: the operand's size if it is
+// unsignedWidth returns the width of a unary operator's result: the operand's size if it is
 // unsigned, 64 bits if it is signed.
 func unsignedWidth(v int64, t *types.Type) int64 {
 	if t.Kind == types.Int && !t.Signed {
@@ -146,7 +146,7 @@ func foldCompare(op ast.BinaryOp, l, r *Expr, common *types.Type) bool {
 	return ordered(op, exact(l.Const, l.Type).Cmp(exact(r.Const, r.Type)))
 }
 
-// ordered is the result of a comparison; c is as returned by strings.Compare.
+// ordered returns the result of a comparison; c is as returned by strings.Compare.
 func ordered(op ast.BinaryOp, c int) bool {
 	switch op {
 	case ast.Eq:

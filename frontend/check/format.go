@@ -34,7 +34,7 @@ func directives(format string) []directive {
 	}
 }
 
-// directiveAt is the conversion that begins with the '%' at start.
+// directiveAt returns the conversion that begins with the '%' at start.
 func directiveAt(format string, start int) (directive, bool) {
 	rest := format[start+1:]
 	for _, flag := range "-+ #0" {
@@ -43,9 +43,9 @@ func directiveAt(format string, start int) (directive, bool) {
 		}
 	}
 	rest, _ = cutCount(rest)
-	if behind, isDot := strings.CutPrefix(rest, "."); isDot {
-		if behind, counted := cutCount(behind); counted {
-			rest = behind
+	if after, isDot := strings.CutPrefix(rest, "."); isDot {
+		if after, counted := cutCount(after); counted {
+			rest = after
 		}
 	}
 	rest = strings.TrimLeft(rest, "hlLjzt")
@@ -82,7 +82,7 @@ func replaceDirectives(format string, by func(text string) string) string {
 	return b.String()
 }
 
-// noConversion is the first substring that looks like a conversion but is not valid; "" if there is none.
+// noConversion returns the first substring that looks like a conversion but is not valid; "" if there is none.
 func noConversion(format string) string {
 	format = replaceDirectives(format, func(string) string { return "" })
 	i := strings.IndexByte(format, '%')

@@ -93,7 +93,7 @@ func IsBuiltin(name string) bool {
 	return isArg || functionTable()[name] != nil
 }
 
-// builtinRows are the builtins with a value: the current process, time, CPU and so on.
+// builtinRows returns the builtins with a value: the current process, time, CPU and so on.
 func builtinRows() []Function {
 	u64 := types.TUint64
 	return []Function{
@@ -135,7 +135,7 @@ func builtinRows() []Function {
 	}
 }
 
-// stringRows are functions that return strings and addresses.
+// stringRows returns the rows of functions that return strings and addresses.
 func stringRows() []Function {
 	return []Function{
 		{Name: "str", min: 1, max: 2, check: (*body).str, Supported: true},
@@ -147,7 +147,7 @@ func stringRows() []Function {
 	}
 }
 
-// mapRows are functions on maps.
+// mapRows returns the rows of functions on maps.
 func mapRows() []Function {
 	return []Function{
 		{Name: "count", Agg: true, Supported: true},
@@ -168,7 +168,7 @@ func mapRows() []Function {
 	}
 }
 
-// outputRows are functions that send events.
+// outputRows returns the rows of functions that send events.
 func outputRows() []Function {
 	none := types.TNone
 	return []Function{
@@ -191,7 +191,8 @@ func outputRows() []Function {
 	}
 }
 
-// unsupportedRows are functions of bpftrace that btc refuses. Each has a row so that the error names it.
+// unsupportedRows returns the rows of functions of bpftrace that btc refuses. Each has a row so
+// that the error names it.
 func unsupportedRows() []Function {
 	names := "dw_ustack " +
 		"elf_is_exe elf_info"
@@ -262,9 +263,9 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	return true
 }
 
-// compileTimeText are functions whose first argument, a literal, is not a value of the program, so max_strlen does
-// not apply.
-var compileTimeText = map[string]bool{
+// compileTimeStrings are functions whose first argument, a literal, is not a value of the program,
+// so max_strlen does not apply.
+var compileTimeStrings = map[string]bool{
 	"printf":   true,
 	"errorf":   true,
 	"warnf":    true,
@@ -282,7 +283,7 @@ func (b *body) accept(c *callSite) {
 		c.e.Type = c.Fn.result
 		return
 	}
-	if len(c.args) > 0 && compileTimeText[c.Fn.Name] {
+	if len(c.args) > 0 && compileTimeStrings[c.Fn.Name] {
 		b.noValue = ast.Unparen(c.args[0])
 	}
 	if c.Fn.result != nil {
@@ -363,7 +364,7 @@ func (b *body) arity(c *callSite) bool {
 	return false
 }
 
-// callExpr is "name(args)".
+// callExpr checks "name(args)".
 func (b *body) callExpr(x *ast.Call, e *Expr) {
 	name := x.Func.Text
 	if b.subprogCall(x, e) {

@@ -11,7 +11,7 @@ import (
 	"btc/frontend/types"
 )
 
-// hostRows are functions that query the host that runs the object, or act on it.
+// hostRows returns the rows of functions that query the host that runs the object, or act on it.
 func hostRows() []Function {
 	u64, none := types.TUint64, types.TNone
 	return []Function{
@@ -99,10 +99,10 @@ func hostRows() []Function {
 	}
 }
 
-// hostName is kaddr("symbol") and cgroupid("path"), which the loader looks up. The string may be a
+// hostName checks kaddr("symbol") and cgroupid("path"), which the loader looks up. The string may be a
 // parameter.
 func (b *body) hostName(c *callSite) {
-	text, from, ok := b.loadText(c, 0)
+	text, from, ok := b.loadString(c, 0)
 	c.From = from
 	if ok && from == "" && c.Fn.Name != "cgroupid" && !isSymbol(text) {
 		b.fail(
@@ -121,7 +121,7 @@ func (b *body) hostName(c *callSite) {
 // Go.
 func isSymbol(text string) bool { return text != "" && !strings.ContainsAny(text, " \t\n\f\r?\"'\\") }
 
-// percpuKaddr is percpu_kaddr("symbol"[, cpu]).
+// percpuKaddr checks percpu_kaddr("symbol"[, cpu]).
 func (b *body) percpuKaddr(c *callSite) {
 	b.hostName(c)
 	if len(c.args) > 1 {
@@ -130,12 +130,12 @@ func (b *body) percpuKaddr(c *callSite) {
 	}
 }
 
-// cgroupPath is cgroup_path(id[, filter]).
+// cgroupPath checks cgroup_path(id[, filter]).
 func (b *body) cgroupPath(c *callSite) {
 	t := b.integer(c.args[0], c.Fn.Name)
 	filter, ok := "", true
 	if len(c.args) > 1 {
-		filter, c.From, ok = b.loadText(c, 1)
+		filter, c.From, ok = b.loadString(c, 1)
 	}
 	if invalid(t) || !ok {
 		return
@@ -152,7 +152,7 @@ var signals = map[string]int64{
 	"TTOU": 22, "URG": 23, "XCPU": 24, "XFSZ": 25, "VTALRM": 26, "PROF": 27, "WINCH": 28, "IO": 29, "PWR": 30, "SYS": 31,
 }
 
-// signal is signal(n) or signal("NAME").
+// signal checks signal(n) or signal("NAME").
 func (b *body) signal(c *callSite) {
 	if _, ok := ast.Unparen(c.args[0]).(*ast.Positional); ok { // only the compiler knows the names of signals
 		b.integer(c.args[0], c.Fn.Name)
@@ -189,7 +189,7 @@ func (b *body) signal(c *callSite) {
 	}
 }
 
-// signalName is a signal's name in capitals without "SIG".
+// signalName returns a signal's name in capitals without "SIG".
 func signalName(text string) string {
 	up := []byte(text)
 	for i, ch := range up {
@@ -203,7 +203,7 @@ func signalName(text string) string {
 	return string(up)
 }
 
-// writeUser is write_user(address, source, length).
+// writeUser checks write_user(address, source, length).
 func (b *body) writeUser(c *callSite) {
 	if t := b.value(c.args[0]); !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
 		b.fail(
@@ -217,7 +217,7 @@ func (b *body) writeUser(c *callSite) {
 	t := b.value(c.args[1])
 	switch {
 	case !ok || invalid(t):
-	case t.IsInteger() || t.Kind == types.Pointer: // where the bytes are
+	case t.IsInteger() || t.Kind == types.Pointer: // address of the bytes
 		size := maxWrite
 		if isAddress(c.args[1]) && t.Elem.Kind != types.None {
 			size = min(size, t.Elem.Size)
@@ -246,7 +246,7 @@ func (b *body) writeLength(c *callSite, n int64, size int) {
 	}
 }
 
-// override is override(value): the probed function returns value instead of running.
+// override checks override(value): the probed function returns value instead of running.
 func (b *body) override(c *callSite) {
 	b.integer(c.args[0], c.Fn.Name)
 	c.Args = c.args
@@ -255,7 +255,7 @@ func (b *body) override(c *callSite) {
 	}
 }
 
-// debugf is debugf(format, ...). The kernel formats the output, so it has few conversions and at most 3 arguments.
+// debugf checks debugf(format, ...). The kernel formats the output, so it has few conversions and at most 3 arguments.
 func (b *body) debugf(c *callSite) {
 	b.printf(c)
 	b.fail(
@@ -286,10 +286,10 @@ func (b *body) debugf(c *callSite) {
 // printkConversions are the conversions of numbers that bpf_trace_printk supports.
 var printkConversions = []string{"d", "u", "x", "p"}
 
-// kfunc is kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the target where a constant is
+// kfunc checks kfunc_exist("name") and kfunc_allowed("name"): decided on the host, or by the target where a constant is
 // required.
 func (b *body) kfunc(c *callSite) {
-	name, from, ok := b.loadText(c, 0)
+	name, from, ok := b.loadString(c, 0)
 	if !ok {
 		return
 	}
@@ -304,7 +304,7 @@ func (b *body) kfunc(c *callSite) {
 	c.e.Const = &Const{Int: n, Host: true}
 }
 
-// path is path(p[, size]) of a struct path or a pointer to one.
+// path checks path(p[, size]) of a struct path or a pointer to one.
 func (b *body) path(c *callSite) {
 	limit := b.info.Config.MaxStrlen
 	t := b.value(c.args[0])
@@ -333,7 +333,7 @@ func (b *body) path(c *callSite) {
 	}
 }
 
-// socketCookie is socket_cookie(sk) of a struct sock *.
+// socketCookie checks socket_cookie(sk) of a struct sock *.
 func (b *body) socketCookie(c *callSite) {
 	switch t := b.value(c.args[0]); {
 	case invalid(t):
@@ -349,9 +349,9 @@ func (b *body) socketCookie(c *callSite) {
 	}
 }
 
-// skbOutput is skboutput("file", skb, length, offset) of a struct sk_buff *.
+// skbOutput checks skboutput("file", skb, length, offset) of a struct sk_buff *.
 func (b *body) skbOutput(c *callSite) {
-	name, from, ok := b.loadText(c, 0)
+	name, from, ok := b.loadString(c, 0)
 	if ok && name == "" && from == "" {
 		b.fail(diag.BadArguments, c.args[0], "skboutput() needs a file name")
 	}
@@ -376,7 +376,7 @@ func (b *body) skbOutput(c *callSite) {
 	c.Text, c.From, c.Args = name, from, c.args[2:3]
 }
 
-// unwatch is unwatch(address).
+// unwatch checks unwatch(address).
 func (b *body) unwatch(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args

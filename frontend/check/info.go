@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check is the semantic analysis: it resolves names, types every expression, fixes
-// the shape of every map, resolves attach points against the target, folds constants, and
-// reports all errors of the script at once.
+// Package check is semantic analysis with type inference: it resolves names, infers the type of every
+// expression and the shape of every map, resolves attach points against the target, folds constants,
+// and reports all errors of the script at once.
 //
 // It takes a syntax tree and a target and returns an Info, from which frontend/irgen generates IR without deciding
 // anything itself. The tree is not changed: results are in side tables keyed by node pointer, one set of tables for
@@ -100,7 +100,7 @@ func (p *Point) NamedByHost() bool {
 	return p.Pattern || p.Fill != nil
 }
 
-// Space is the address space of values in the probe's registers: argN, retval, reg().
+// Space returns the address space of values in the probe's registers: argN, retval, reg().
 func (p *Point) Space() types.Space {
 	switch p.Type.Space {
 	case probe.UserSpace:
@@ -146,7 +146,8 @@ type Body struct {
 // evaluated; parentheses share the facts of the expression in them.
 func (b *Body) Expr(x ast.Expr) *Expr { return b.exprs[ast.Unparen(x)] }
 
-// Desugared is x, or the expression that x is short for: args without a field is a record of all arguments.
+// Desugared returns x, or the expression that x is short for: args without a field is a record of
+// all arguments.
 func (b *Body) Desugared(x ast.Expr) ast.Expr {
 	if e := b.Expr(x); e != nil && e.ShortFor != nil {
 		return e.ShortFor
@@ -154,22 +155,22 @@ func (b *Body) Desugared(x ast.Expr) ast.Expr {
 	return ast.Unparen(x)
 }
 
-// Type is the type of x.
+// Type returns the type of x.
 func (b *Body) Type(x ast.Expr) *types.Type { return b.Expr(x).Type }
 
-// Let is the variable that a let statement declares.
+// Let returns the variable that a let statement declares.
 func (b *Body) Let(s *ast.LetStmt) *Var { return b.decls[s] }
 
-// Loop is the variable of a for statement.
+// Loop returns the variable of a for statement.
 func (b *Body) Loop(s *ast.ForStmt) *Var { return b.loops[s] }
 
-// Unroll is the number of repetitions of an unroll statement, at most MaxUnroll; 0 if load-time parameters decide.
+// Unroll returns the number of repetitions of an unroll statement, at most MaxUnroll; 0 if load-time parameters decide.
 func (b *Body) Unroll(s *ast.UnrollStmt) int { return b.count[s] }
 
 // Dead reports whether s is unreachable; irgen generates no code for it.
 func (b *Body) Dead(s ast.Stmt) bool { return b.dead[s] }
 
-// Taken is the branch of an "if comptime" that is compiled. The other one is neither
+// Taken returns the branch of an "if comptime" that is compiled. The other one is neither
 // checked nor compiled.
 func (b *Body) Taken(x *ast.IfExpr) (then, known bool) {
 	cond, ok := ast.Unparen(x.Cond).(*ast.Comptime)
@@ -196,8 +197,8 @@ type Var struct {
 	// Element: the variable is the (key, value) of a loop over a map.
 	Element bool
 
-	fixed bool // its let declares the type
-	text  bool // its let declares "string" without a capacity
+	fixed bool // the let statement declares the type
+	text  bool // the let statement declares "string" without a capacity
 }
 
 // Expr has the facts about one expression. Which fields are set depends on the node:
@@ -236,8 +237,8 @@ type Expr struct {
 	AsString bool
 	Call     *Call
 	Location *Location
-	// ProbeText is set where the builtin probe, otherwise a number, is read as a string that only the host knows.
-	ProbeText bool
+	// ProbeString is set where the builtin probe, otherwise a number, is read as a string that only the host knows.
+	ProbeString bool
 	// Elem is the index in the fields of a tuple or record value.
 	Elem int
 	// Operands is the common type of the operands of a comparison: signedness
@@ -373,7 +374,7 @@ func (m *Map) Scalar() bool { return m.Key == nil }
 
 // Param is a positional parameter, read as a number, a string, or both.
 type Param struct {
-	N        int // from 1
+	N        int // number, from 1
 	Int, Str bool
 	IPv4     bool // read as the bytes of an IPv4 address
 	At       diag.Span

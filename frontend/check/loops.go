@@ -69,7 +69,7 @@ func (b *body) while(s *ast.WhileStmt) {
 	b.whiles--
 }
 
-// forStmt is "for ($i : from..to)" or "for ($kv : @map)".
+// forStmt checks "for ($i : from..to)" or "for ($kv : @map)".
 func (b *body) forStmt(s *ast.ForStmt) {
 	slot := b.clause.scope.slot(s.Var)
 	v := b.vars[slot]
@@ -113,8 +113,8 @@ func (b *body) rangeEnd(x ast.Expr, which string) *types.Type {
 	return t
 }
 
-// walkElem is the type of the elements of a map: (key, value). The kernel calls the body with the current CPU's value
-// of each element, so an aggregation gets the shared layout, like one that is read.
+// walkElem returns the type of the elements of a map: (key, value). The kernel calls the body with the current CPU's
+// value of each element, so an aggregation gets the shared layout, like one that is read.
 func (b *body) walkElem(x *ast.Map) *types.Type {
 	m := b.mapNamed(x)
 	b.set(x, &Expr{Type: types.TNone, Map: &m.Map})

@@ -11,7 +11,7 @@ import (
 	"btc/frontend/types"
 )
 
-// mapArg is the map argument of a function; it records no use with or without keys. It reports anything else and
+// mapArg returns the map argument of a function; it records no use with or without keys. It reports anything else and
 // returns nil.
 func (b *body) mapArg(c *callSite, x ast.Expr) *mapState {
 	name, ok := ast.Unparen(x).(*ast.Map)
@@ -35,7 +35,7 @@ func elemArg(x ast.Expr) (*ast.MapElem, bool) {
 	return el, ok
 }
 
-// deleteMap is delete(@m, k), delete(@m[k]) and delete(@scalar).
+// deleteMap checks delete(@m, k), delete(@m[k]) and delete(@scalar).
 func (b *body) deleteMap(c *callSite) {
 	if el, ok := elemArg(c.args[0]); ok {
 		if len(c.args) > 1 {
@@ -101,14 +101,14 @@ func (b *body) lenMap(c *callSite) {
 	}
 }
 
-// wholeMap is clear(@m), zero(@m).
+// wholeMap checks clear(@m), zero(@m).
 func (b *body) wholeMap(c *callSite) {
 	if m := b.mapArg(c, c.args[0]); m != nil {
 		m.Cleared = true
 	}
 }
 
-// aggCall is the call of the aggregation that x is, or nil.
+// aggCall returns x as a call of an aggregation, or nil.
 func (b *body) aggCall(x ast.Expr) *ast.Call {
 	call, ok := ast.Unparen(x).(*ast.Call)
 	if !ok {
@@ -136,7 +136,7 @@ func (b *body) isAgg(x ast.Expr) bool {
 	return b.aggCall(x) != nil
 }
 
-// assignAggs is "@m[keys] = x" where isAgg(x) is true.
+// assignAggs checks "@m[keys] = x" where isAgg(x) is true.
 func (b *body) assignAggs(s *ast.AssignStmt, x ast.Expr) {
 	x = ast.Unparen(x)
 	switch x := x.(type) {
@@ -176,7 +176,7 @@ func (b *body) aggMisuse(at ast.Node) {
 	b.fail(diag.BadMapUse, at, "%s() must be assigned directly to a map", name)
 }
 
-// assignAgg is "@m[keys] = count()" and the like.
+// assignAgg checks "@m[keys] = count()" and the like.
 func (b *body) assignAgg(s *ast.AssignStmt, call *ast.Call) {
 	fn := b.functions[call.Func.Text]
 	e := b.set(call, &Expr{Type: types.TNone, Call: &Call{Fn: fn}})
@@ -311,7 +311,7 @@ const maxIntervals = 1000000
 // seriesAggs are the aggregations of tseries over an interval; without one it keeps the last value.
 var seriesAggs = []string{"avg", "max", "min", "sum"}
 
-// tseries is tseries(n, interval_ns, num_intervals[, aggregation]).
+// tseries checks tseries(n, interval_ns, num_intervals[, aggregation]).
 func (b *body) tseries(c *callSite, m *mapState) {
 	b.unstable("tseries", c.at)
 	interval, ok1 := b.seriesNumber(c, 1, "interval_ns")
@@ -345,7 +345,7 @@ func (b *body) tseries(c *callSite, m *mapState) {
 	}
 }
 
-// seriesNumber is argument i of tseries, a constant that is not negative.
+// seriesNumber returns argument i of tseries, a constant that is not negative.
 func (b *body) seriesNumber(c *callSite, i int, what string) (int64, bool) {
 	t := b.value(c.args[i])
 	k := b.out.Expr(c.args[i]).Const

@@ -24,9 +24,9 @@ const (
 type mapState struct {
 	Map
 	use      keyUse
-	keyAt    diag.Span   // where use was decided
+	keyAt    diag.Span   // expression that decided use
 	agg      *types.Type // the aggregation, nil for a plain map
-	valueAt  diag.Span   // where the value's type was decided
+	valueAt  diag.Span   // expression that decided the value's type
 	params   bool        // the parameters of hist or lhist are known
 	decl     *ast.MapDecl
 	written  bool
@@ -150,7 +150,7 @@ func (m *mapState) nameKey(keys []ast.Expr) {
 	}
 }
 
-// NameOf is a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its
+// NameOf returns a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its
 // argument or else of the function. Computed values have none.
 func NameOf(x ast.Expr) string {
 	switch x := x.(type) {
@@ -341,8 +341,8 @@ func (c *checker) finishMap(m *mapState) {
 // maxKey is the size in bytes of the largest key that Linux allows before 5.11.
 const maxKey = 512
 
-// fitKey is the key type t with strings and buffers shortened so that it has at most n bytes: the longest first, to a
-// common capacity.
+// fitKey returns the key type t with strings and buffers shortened so that it has at most n bytes: the longest first,
+// to a common capacity.
 func fitKey(t *types.Type, most int) *types.Type {
 	fit := t
 	for limit := most; fit.Store().Size > most && limit >= 8; limit -= 8 {
@@ -351,7 +351,7 @@ func fitKey(t *types.Type, most int) *types.Type {
 	return fit
 }
 
-// cutStrings is t with strings and buffers shortened to at most limit bytes.
+// cutStrings returns t with strings and buffers shortened to at most limit bytes.
 func cutStrings(t *types.Type, limit int) *types.Type {
 	switch t.Kind {
 	case types.String:

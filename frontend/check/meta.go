@@ -40,8 +40,8 @@ func metaRows() []Function {
 	}
 }
 
-// predicate is a question about an expression that is not evaluated. It is undecided while
-// types are still being inferred.
+// predicate checks a call that asks a question about an expression, which is not evaluated. The
+// answer is not known while types are still being inferred.
 func (b *body) predicate(c *callSite, is func(*Expr) bool) {
 	b.quiet++
 	defer func() { b.quiet-- }()
@@ -52,7 +52,7 @@ func (b *body) predicate(c *callSite, is func(*Expr) bool) {
 	c.e.Type, c.e.Const = types.TBool, boolConst(is(e))
 }
 
-// isScalar is is_scalar(@m): whether the map has no keys.
+// isScalar checks is_scalar(@m): whether the map has no keys.
 func (b *body) isScalar(c *callSite) {
 	x, ok := ast.Unparen(c.args[0]).(*ast.Map)
 	if !ok {
@@ -64,7 +64,7 @@ func (b *body) isScalar(c *callSite) {
 	}
 }
 
-// failCall is fail("message", literals): an error if the call is part of the compiled code.
+// failCall checks fail("message", literals): an error if the call is part of the compiled code.
 func (b *body) failCall(c *callSite) {
 	var texts []string
 	for _, a := range c.args {
@@ -132,7 +132,7 @@ func (e *Expr) known(fields []KnownField) {
 	e.Known, e.Type = fields, types.MakeRecord(all...)
 }
 
-// configRecord is the builtin config: the settings that the script is compiled
+// configRecord checks the builtin config, a record of the settings that the script is compiled
 // with.
 func (b *body) configRecord(c *callSite) {
 	var fields []KnownField
@@ -180,7 +180,7 @@ func (b *body) unstable(feature string, at ast.Node) {
 	}
 }
 
-// typeinfo is "typeinfo(type or expression)": a record (btf_id, base_type,
+// typeinfo checks "typeinfo(type or expression)": a record (btf_id, base_type,
 // full_type). The id is 0, because it differs between kernels.
 func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	b.unstable("typeinfo", x)
@@ -197,7 +197,7 @@ func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	)
 }
 
-// knownField is a field of a record of known values: a constant.
+// knownField sets e to a field of a record of known values: a constant.
 func (b *body) knownField(x *ast.Field, e *Expr, fields []KnownField) {
 	for _, f := range fields {
 		switch {

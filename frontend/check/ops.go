@@ -42,7 +42,7 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	b.foldUnary(x, e)
 }
 
-// addressOf is "&$x", a pointer to the variable, or "&@x", the address of the kernel's map
+// addressOf checks "&$x", a pointer to the variable, or "&@x", the address of the kernel's map
 // itself, as a pointer to the map's values. Both are in kernel memory.
 func (b *body) addressOf(x *ast.Unary, e *Expr) {
 	switch v := ast.Unparen(x.X).(type) {
@@ -86,7 +86,7 @@ func (b *body) bareAddress(x ast.Expr) bool {
 	return false
 }
 
-// deref is "*p"; a plain integer is read as the address of a uint64.
+// deref checks "*p"; a plain integer is read as the address of a uint64.
 func (b *body) deref(x *ast.Unary, e *Expr) {
 	t := b.value(x.X)
 	switch {
@@ -104,10 +104,10 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	}
 }
 
-// pointerScale is the size in bytes of one step of a pointer of type t.
+// pointerScale returns the size in bytes of one step of a pointer of type t.
 func pointerScale(t *types.Type) int { return max(1, t.Elem.Size) }
 
-// stepType is the type of an integer that ++ or -- has changed.
+// stepType returns the type of an integer that ++ or -- has changed.
 func stepType(t *types.Type, dec bool) *types.Type {
 	return types.MakeInt(8, dec || t.Signed)
 }
@@ -287,8 +287,8 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// commonInt is the type in which two integers are compared: signed if one side is, unless that side is a literal. A
-// parameter, whose sign is known only at load time, counts as signed without a warning.
+// commonInt returns the type in which two integers are compared: signed if one side is, unless that side is a literal.
+// A parameter, whose sign is known only at load time, counts as signed without a warning.
 func (b *body) commonInt(x *ast.Binary, left, right *types.Type) *types.Type {
 	p, _ := types.Promote(number(left), number(right))
 	if p.Lossy && !isParam(x.X) && !isParam(x.Y) {
@@ -311,7 +311,7 @@ func isParam(x ast.Expr) bool {
 	return false
 }
 
-// number is the Int type of an integer of any kind.
+// number returns the Int type of an integer of any kind.
 func number(t *types.Type) *types.Type {
 	if t.Kind == types.Int {
 		return t
@@ -348,7 +348,7 @@ func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 		if right.Kind == types.Probe {
 			name = x.Y
 		}
-		e.Operands = b.probeText(name)
+		e.Operands = b.probeString(name)
 		return
 	}
 	e.Const = boolConst((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))
@@ -390,8 +390,8 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 	}
 }
 
-// arithmetic is the type of "left op right" for arithmetic operators: bool for two bools, else 64 bits; signed if an
-// operand is, or for a difference. Shifts have the signedness of their left operand.
+// arithmetic returns the type of "left op right" for arithmetic operators: bool for two bools, else 64 bits; signed if
+// an operand is, or for a difference. Shifts have the signedness of their left operand.
 func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
 	switch {
 	case invalid(left) || invalid(right):
@@ -452,7 +452,7 @@ func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *type
 	return b.badOperands(at, op, left, right)
 }
 
-// addString is "literal" + n, the literal without its first n bytes, or
+// addString checks "literal" + n, the literal without its first n bytes, or
 // "literal" + "literal", concatenated.
 func (b *body) addString(x *ast.Binary, e *Expr, left, right *types.Type) {
 	l, r := b.out.Expr(x.X).Const, b.out.Expr(x.Y).Const

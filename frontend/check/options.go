@@ -28,8 +28,8 @@ const maxOption = 64
 // maxOptions bounds the number of options.
 const maxOptions = 128
 
-// getopt is getopt("name"[, default[, "description"]]). The type is that of the default; without one the option is a
-// boolean switch.
+// getopt checks getopt("name"[, default[, "description"]]). The type is that of the default; without one the option is
+// a boolean switch.
 func (b *body) getopt(c *callSite) {
 	for _, a := range c.args {
 		b.expr(a)

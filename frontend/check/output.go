@@ -32,7 +32,7 @@ func plainPercent(format string) string {
 	})
 }
 
-// printf is printf(format, ...), and the like.
+// printf checks printf(format, ...), and the like.
 func (b *body) printf(c *callSite) {
 	format, ok := b.literal(c, 0)
 	if !ok {
@@ -114,12 +114,12 @@ func (b *body) conversion(x ast.Expr, conv string, t *types.Type) {
 	}
 }
 
-// print is print(x), print(@m[, top[, div]]).
+// print checks print(x), print(@m[, top[, div]]).
 func (b *body) print(c *callSite) {
 	if _, ok := ast.Unparen(c.args[0]).(*ast.Map); ok {
 		m := b.mapArg(c, c.args[0])
 		for _, x := range c.args[1:] {
-			if isParam(x) { // its value may be set at load time
+			if isParam(x) { // the parameter's value may be set at load time
 				if !invalid(b.value(x)) {
 					c.Args = append(c.Args, x)
 				}
@@ -170,7 +170,7 @@ func (b *body) print(c *callSite) {
 	}
 }
 
-// contextName is the type of a context for messages.
+// contextName returns the type of a context for messages.
 func contextName(t *types.Type) string {
 	if t.Elem == nil || t.Elem.Kind == types.None {
 		return "struct bpf_perf_event_data *"
@@ -178,7 +178,7 @@ func contextName(t *types.Type) string {
 	return t.String()
 }
 
-// exit is exit([code]).
+// exit checks exit([code]).
 func (b *body) exit(c *callSite) {
 	if len(c.args) > 0 {
 		b.integer(c.args[0], "exit")
@@ -186,17 +186,17 @@ func (b *body) exit(c *callSite) {
 	}
 }
 
-// time is time([format]).
+// time checks time([format]).
 func (b *body) time(c *callSite) {
 	c.Format = "%H:%M:%S\n"
 	if len(c.args) > 0 {
-		if format, from, ok := b.loadText(c, 0); ok {
+		if format, from, ok := b.loadString(c, 0); ok {
 			c.Format, c.From = format, from
 		}
 	}
 }
 
-// join is join(array[, separator]).
+// join checks join(array[, separator]).
 func (b *body) join(c *callSite) {
 	c.Text = " "
 	t := b.value(c.args[0])
@@ -205,7 +205,7 @@ func (b *body) join(c *callSite) {
 	}
 	c.Args = c.args[:1]
 	if len(c.args) > 1 {
-		if sep, from, ok := b.loadText(c, 1); ok {
+		if sep, from, ok := b.loadString(c, 1); ok {
 			c.Text, c.From = sep, from
 		}
 	}

@@ -155,8 +155,8 @@ func (c *checker) kprobe(p *Point, fn ast.AttachPart) {
 	}
 }
 
-// alias is the other name of a function of a system call without arguments; "" for other functions. The kernel lists
-// one of the two names and accepts both.
+// alias returns the other name of a function of a system call without arguments; "" for other functions. The kernel
+// lists one of the two names and accepts both.
 func (c *checker) alias(name string) string {
 	if call, ok := strings.CutPrefix(c.t.Arch().SyscallFunc(name), c.t.Arch().SyscallPrefix); ok {
 		return "__do_sys_" + call

@@ -73,7 +73,7 @@ func (c *checker) typedMembers(p *Point) []string {
 	return names
 }
 
-// moduleName is the module of a function as written in attach points.
+// moduleName returns the module of a function as written in attach points.
 func moduleName(f *kernel.Function) string {
 	if f.Module == "" {
 		return "vmlinux"
@@ -94,7 +94,7 @@ func (c *checker) typedMissing(p *Point, at ast.Node) {
 	c.similar(d, p.Name, list)
 }
 
-// argLimit is the number of arguments that argN can name: those in registers, or
+// argLimit returns the number of arguments that argN can name: those in registers, or
 // as many as a usdt or raw tracepoint may have.
 func (b *body) argLimit() int {
 	if b.argsInMemory() {

@@ -13,7 +13,7 @@ type slot struct {
 	at       diag.Span
 	let      bool // declared by let or by a loop
 	assigned bool
-	pointed  bool  // its address is taken: a callee may assign it
+	pointed  bool  // the address is taken: a callee may assign the variable
 	into     *slot // the variable it was merged into, for scripts in older dialects
 }
 
@@ -32,7 +32,7 @@ func (s *slot) root() *slot {
 type scope struct {
 	c      *checker
 	blocks []map[string]*slot
-	closed map[string][]*slot // of blocks that have ended
+	closed map[string][]*slot // variables of blocks that have ended
 	uses   map[*ast.Var]*slot
 	slots  []*slot
 	quiet  int // depth of expressions that are not evaluated (sizeof)
@@ -58,7 +58,7 @@ func resolveScopes(c *checker, p *ast.Probe) *scope {
 	return s
 }
 
-// slot is the variable that x refers to, nil for an undeclared one.
+// slot returns the variable that x refers to, nil for an undeclared one.
 func (s *scope) slot(x *ast.Var) *slot {
 	if u := s.uses[x]; u != nil {
 		return u.root()

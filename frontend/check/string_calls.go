@@ -10,12 +10,12 @@ import (
 	"btc/frontend/types"
 )
 
-// searchRows are functions that search strings, and functions that return the name of a number.
+// searchRows returns the rows of functions that search strings or return the name of a number.
 func searchRows() []Function {
 	return []Function{
-		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).texts, Supported: true},
-		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).texts, Supported: true},
-		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).texts, Supported: true},
+		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).stringArgs, Supported: true},
+		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).stringArgs, Supported: true},
+		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).stringArgs, Supported: true},
 		{
 			Name:      "strerror",
 			min:       1,
@@ -45,7 +45,7 @@ func searchRows() []Function {
 			min:       2,
 			max:       2,
 			result:    types.MakeString(concatSize),
-			check:     (*body).texts,
+			check:     (*body).stringArgs,
 			Supported: true,
 		},
 		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp, Supported: true},
@@ -60,7 +60,7 @@ const NameSize = 64
 // concatSize is the capacity in bytes of the result of str_concat.
 const concatSize = 1024
 
-// memcmp is memcmp(a, b, n) of strings, arrays, structs and numbers; n is constant, and at most
+// memcmp checks memcmp(a, b, n) of strings, arrays, structs and numbers; n is constant, and at most
 // the size of a number.
 func (b *body) memcmp(c *callSite) {
 	c.Args = c.args[:2]
@@ -93,37 +93,37 @@ func (b *body) memcmp(c *callSite) {
 // isWord reports whether values of a type are numbers, booleans or pointers.
 func isWord(t *types.Type) bool { return t.IsInteger() || t.Kind == types.Pointer }
 
-// text types an argument that is a string. The builtin probe is a string if its name is known at compile time; only
-// the host knows what a pattern matched.
-func (b *body) text(x ast.Expr) *types.Type {
+// stringArg types an argument that is a string. The builtin probe is a string if its name is known
+// at compile time; only the host knows what a pattern matched.
+func (b *body) stringArg(x ast.Expr) *types.Type {
 	t := b.asString(x)
 	if t.Kind != types.Probe {
 		return t
 	}
-	return b.probeText(x)
+	return b.probeString(x)
 }
 
 // maxProbeName is the capacity in bytes, NUL included, for the name of a probe that a program reads. The loader
 // truncates longer names.
 const maxProbeName = 512
 
-// probeText makes the builtin probe a string.
-func (b *body) probeText(x ast.Expr) *types.Type {
+// probeString makes the builtin probe a string.
+func (b *body) probeString(x ast.Expr) *types.Type {
 	e := b.out.Expr(ast.Unparen(x))
 	if b.point.NamedByHost() {
-		e.Type, e.ProbeText = types.MakeString(maxProbeName), true
+		e.Type, e.ProbeString = types.MakeString(maxProbeName), true
 	} else {
 		b.stringConst(x, e, b.point.Text)
 	}
 	return e.Type
 }
 
-// texts checks functions whose arguments are strings or pointers to characters. The memory at a pointer is read as by
-// str().
-func (b *body) texts(c *callSite) {
+// stringArgs checks functions whose arguments are strings or pointers to characters. The memory at
+// a pointer is read as by str().
+func (b *body) stringArgs(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
-		if t := b.text(x); !invalid(t) && t.Kind != types.String && !isChars(t) {
+		if t := b.stringArg(x); !invalid(t) && t.Kind != types.String && !isChars(t) {
 			b.fail(
 				diag.BadArguments,
 				x,
@@ -141,7 +141,7 @@ func isChars(t *types.Type) bool {
 	return t.Kind == types.Pointer && t.Elem.Kind == types.Int && t.Elem.Size == 1
 }
 
-// numberName is strerror(n) and similar functions.
+// numberName checks strerror(n) and similar functions.
 func (b *body) numberName(c *callSite) {
 	c.Args = c.args
 	if invalid(b.integer(c.args[0], c.Fn.Name)) {
@@ -149,8 +149,8 @@ func (b *body) numberName(c *callSite) {
 	}
 }
 
-// pton is pton("address"): the bytes of an address. One that is a parameter, pton(str($1)), is an IPv4 address given
-// at load time, unless its value is given at compile time: the family decides the type.
+// pton checks pton("address"): the bytes of an address. One that is a parameter, pton(str($1)), is an IPv4 address
+// given at load time, unless its value is given at compile time: the family decides the type.
 func (b *body) pton(c *callSite) {
 	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
 		if p, ok := loneParam(call); ok {
@@ -179,7 +179,7 @@ func (b *body) pton(c *callSite) {
 	c.e.Type = types.MakeArray(types.TUint8, len(bytes))
 }
 
-// loneParam is the parameter $1 of str($1).
+// loneParam returns the parameter $1 of str($1).
 func loneParam(call *ast.Call) (*ast.Positional, bool) {
 	if len(call.Args) != 1 {
 		return nil, false
@@ -188,15 +188,15 @@ func loneParam(call *ast.Call) (*ast.Positional, bool) {
 	return p, ok
 }
 
-// macaddr is macaddr(a): 6 bytes of a field or array, or at an address.
+// macaddr checks macaddr(a): 6 bytes of a field or array, or at an address.
 func (b *body) macaddr(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args
-	place := b.out.Expr(c.args[0]).Location
+	loc := b.out.Expr(c.args[0]).Location
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid
-	case t.Kind == types.String && place != nil && (t.Size >= 6 || place.Chars == 6): // bytes of a C struct
+	case t.Kind == types.String && loc != nil && (t.Size >= 6 || loc.Chars == 6): // bytes of a C struct
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size >= 6: // the first six bytes
 	case t.Kind == types.Array && t.Elem.IsInteger():
 		b.fail(diag.BadArguments, c.args[0], "macaddr() argument must be at least 6 bytes in size")

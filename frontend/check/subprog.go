@@ -193,7 +193,7 @@ func isOpen(t *types.Type) bool {
 	return false
 }
 
-// least is the smallest type that fits an open type.
+// least returns the smallest type that fits an open type.
 func least(t *types.Type) *types.Type {
 	switch t.Kind {
 	case types.String:
@@ -236,7 +236,7 @@ func subprogScopes(c *checker, def *ast.Func) *scope {
 	return s
 }
 
-// subprogCall types a call of a function of the script; false when there is none.
+// subprogCall types a call of a function of the script; false if there is none.
 func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 	f := b.subprogs[x.Func.Text]
 	if f == nil {
@@ -292,7 +292,7 @@ func (b *body) passed(x ast.Expr) *types.Type {
 	return b.value(x)
 }
 
-// declared is a type as its declaration spells it: an open one has no size.
+// declared returns a type as its declaration spells it: an open one has no size.
 func declared(t *types.Type, open bool) string {
 	name := t.String()
 	if open {
@@ -301,7 +301,7 @@ func declared(t *types.Type, open bool) string {
 	return name
 }
 
-// variantFor is the Subprog for a call in this body.
+// variantFor returns the Subprog for a call in this body.
 func (b *body) variantFor(f *function, args []*types.Type) *Subprog {
 	kinds := make([]byte, len(f.def.Params))
 	for i := range kinds {
@@ -448,14 +448,14 @@ func (b *body) total() int {
 
 // cycles reports functions that call themselves.
 func (c *checker) cycles() (found bool) {
-	done, place := map[*Subprog]bool{}, map[*Subprog]int{}
+	done, index := map[*Subprog]bool{}, map[*Subprog]int{}
 	for i, s := range c.info.Subprogs {
-		place[s] = i
+		index[s] = i
 	}
 	var visit func(s *Subprog, chain []string, open map[*Subprog]bool)
 	visit = func(s *Subprog, chain []string, open map[*Subprog]bool) {
 		open[s], chain = true, append(chain, s.Name)
-		inOrder := func(a, b *Subprog) int { return place[a] - place[b] }
+		inOrder := func(a, b *Subprog) int { return index[a] - index[b] }
 		for _, callee := range slices.SortedFunc(maps.Keys(s.body.calls), inOrder) {
 			switch {
 			case done[callee]:

@@ -81,7 +81,7 @@ func (b *body) trusted(x ast.Expr, depth int) (*Trusted, string) {
 	return nil, "this expression is a plain number to the verifier"
 }
 
-// structName is the kernel struct that a type is, or points to.
+// structName returns the kernel struct that a type is, or points to.
 func structName(t *types.Type) (string, bool) {
 	if t.Kind == types.Pointer {
 		t = t.Elem
@@ -161,7 +161,7 @@ func (b *body) atTop(from ast.Expr) bool {
 	})
 }
 
-// anyOf is the pointer x, which is one of several.
+// anyOf returns the pointer x, which is one of several.
 func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trusted, string) {
 	name, ok := structName(e.Type)
 	switch {
@@ -184,8 +184,8 @@ func (b *body) anyOf(x ast.Expr, e *Expr, sources []ast.Expr, depth int) (*Trust
 	return t, ""
 }
 
-// trustedCast is a cast that does not change a pointer's type, or a cast of an argument of a raw tracepoint, whose
-// type the kernel knows.
+// trustedCast returns a trusted pointer from a cast that does not change its type, or from a cast
+// of an argument of a raw tracepoint, whose type the kernel knows.
 func (b *body) trustedCast(x *ast.Cast, e *Expr, depth int) (*Trusted, string) {
 	name, ok := structName(e.Type)
 	if !ok || e.Type.Kind != types.Pointer {

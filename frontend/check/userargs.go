@@ -119,7 +119,7 @@ func (c *checker) sourceLine(p *Point, ap *ast.AttachPoint, parts []ast.AttachPa
 	return points
 }
 
-// function is the probed function's debug information.
+// function returns the probed function's debug information.
 func (b *body) function(at ast.Node) *debuginfo.Func {
 	bin, err := b.debug(b.point)
 	if err != nil {
@@ -142,7 +142,7 @@ func (b *body) function(at ast.Node) *debuginfo.Func {
 	return fn
 }
 
-// userArg is "args.name" of a uprobe.
+// userArg checks "args.name" of a uprobe.
 func (b *body) userArg(x *ast.Field, e *Expr) {
 	fn := b.function(x)
 	if fn == nil {
@@ -201,7 +201,7 @@ func (b *body) userType(at ast.Node, find func(*debuginfo.Binary) (*types.Type, 
 	return t, true
 }
 
-// allArgs is args without a field: a record of all arguments.
+// allArgs checks args without a field: a record of all arguments.
 func (b *body) allArgs(at ast.Node, e *Expr) {
 	e.Call = nil
 	e.Type = types.TInvalid

@@ -39,7 +39,7 @@ type Options struct {
 	Include []string
 	// Predefined is C text that is read first; it consists of directives only.
 	Predefined string
-	// Constant returns the constants of the system's headers for #if; nil for none.
+	// Constant returns the constants of the system's headers for #if, or nil if there is none.
 	Constant func(name string) (int64, bool)
 	// ReadFile reads a header of at most MaxFile bytes; nil when no files may be
 	// read.
@@ -79,7 +79,7 @@ func (u *Unit) Macro(name string) (*Macro, bool) {
 	return m, ok
 }
 
-// Macros are the names of the macros that are defined at the end of the text, unordered.
+// Macros returns the names of the macros that are defined at the end of the text, unordered.
 func (u *Unit) Macros() []string { return slices.Collect(maps.Keys(u.all())) }
 
 // Expand replaces the macros in a list of tokens. Errors are added to l, which may be nil.
@@ -89,8 +89,8 @@ func (u *Unit) Expand(all []Token, l *diag.List) []Token {
 	return x.expand(all)
 }
 
-// use is an expansion for a use of macros in the script's code. When it is done, its work counts towards the limit of
-// all uses; beyond that limit nothing is expanded.
+// use returns an expansion for a use of macros in the script's code. When it is done, its work counts towards the limit
+// of all uses; beyond that limit nothing is expanded.
 func (u *Unit) use(l *diag.List) (x *expansion, done func()) {
 	work := new(int)
 	x = &expansion{macros: u.all(), limit: maxUse, work: work}
@@ -219,7 +219,7 @@ func (r *reader) specials() {
 			if at.Valid() {
 				name = at.File.Name
 			}
-			return Token{Kind: Text, Text: quote(name), Value: name, At: at}
+			return Token{Kind: StringLit, Text: quote(name), Value: name, At: at}
 		},
 		"__COUNTER__": func(at diag.Span) Token { r.counter++; return number(at, r.counter-1) },
 	} {
@@ -227,7 +227,7 @@ func (r *reader) specials() {
 	}
 }
 
-// Special is the value of __LINE__ and similar macros at a position; ok is false for
+// Special returns the value of __LINE__ and similar macros at a position; ok is false for
 // other macros.
 func (m *Macro) Special(at diag.Span) (Token, bool) {
 	if m.special == nil {
@@ -274,7 +274,7 @@ func (r *reader) declaration(x *lexer) {
 			}
 			return
 		case t.Kind == End && x.pos >= x.end:
-			if read && last.Kind != End && !last.Is(";") { // it may be omitted
+			if read && last.Kind != End && !last.Is(";") { // the final ';' may be omitted
 				end := x.src.Span(x.end, x.end)
 				r.pending = append(r.pending, Token{Kind: Punct, Text: ";", At: end})
 			}
@@ -299,7 +299,7 @@ func (r *reader) source(src *diag.Source) {
 		t, err := x.next()
 		switch {
 		case err != nil && r.active():
-			r.fail(t.place(src), "%v", err)
+			r.fail(t.span(src), "%v", err)
 		case t.Is("#") && t.first:
 			r.directive(x, t.At)
 		case t.Kind != End && r.active():
@@ -310,8 +310,8 @@ func (r *reader) source(src *diag.Source) {
 	r.unclosed(outer)
 }
 
-// place is the token's position, or the end of the source for one that has none.
-func (t Token) place(src *diag.Source) diag.Span {
+// span returns the token's position, or the end of the source for a token without one.
+func (t Token) span(src *diag.Source) diag.Span {
 	if t.At.Valid() {
 		return t.At
 	}

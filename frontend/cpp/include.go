@@ -175,7 +175,7 @@ func (r *reader) trusted(id string) bool {
 	return slices.ContainsFunc(r.opt.Dirs, below) || strings.HasSuffix(id, ".h") && below(r.dir)
 }
 
-// identity is the same for all names of a file.
+// identity returns a string that is the same for all names of a file.
 func identity(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -247,7 +247,7 @@ func (r *reader) looksSystem(dir string) bool {
 	return false
 }
 
-// here is the directory of the file that is being read.
+// here returns the directory of the file that is being read.
 func (r *reader) here() string {
 	if n := len(r.files); n > 0 {
 		return filepath.Dir(r.files[n-1].path)

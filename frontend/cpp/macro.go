@@ -32,7 +32,7 @@ func (m *Macro) Textual() bool {
 	return m.Variadic || slices.ContainsFunc(m.Body, func(t Token) bool { return t.Is("#") || t.Is("##") })
 }
 
-// BodyAt is the position of the body; not valid when it is empty.
+// BodyAt returns the position of the body; not valid when it is empty.
 func (m *Macro) BodyAt() diag.Span {
 	if len(m.Body) == 0 {
 		return diag.Span{}
@@ -93,7 +93,7 @@ func (h *hide) both(o *hide) *hide {
 // Limits on expansion; real headers stay far below them. Work is counted in tokens; text produced by # and ## counts
 // as one token per workBytes.
 const (
-	maxWork   = 300_000   // of the C text
+	maxWork   = 300_000   // for the C text
 	maxUse    = 200_000   // one use of a macro in the script's code
 	maxUses   = 2_000_000 // all uses in the script's code
 	maxChain  = 500       // depth of macros in expansions of macros
@@ -243,7 +243,7 @@ func (x *expansion) count(m *Macro, args [][]Token, at Token) bool {
 	return false
 }
 
-// substitute is the body of a macro for one use.
+// substitute returns the body of a macro for one use.
 func (x *expansion) substitute(m *Macro, args [][]Token, at Token, hidden *hide) []Token {
 	var out []Token
 	expanded := make([][]Token, len(args))
@@ -306,7 +306,7 @@ func spaced(all []Token, space bool) []Token {
 	return all
 }
 
-// argument is argument q with its macros replaced, cached.
+// argument returns argument q with its macros replaced; the result is cached.
 func (x *expansion) argument(made, args [][]Token, q int) []Token {
 	if made[q] == nil && *x.work >= 0 {
 		inner := &expansion{macros: x.macros, limit: x.limit, work: x.work, depth: x.depth + 1, report: x.report}
@@ -315,7 +315,7 @@ func (x *expansion) argument(made, args [][]Token, q int) []Token {
 	return made[q]
 }
 
-// param is the index of the parameter that a token names, -1 for none.
+// param returns the index of the parameter that a token names, or -1 if there is none.
 func (m *Macro) param(t Token) int {
 	if !m.Function || t.Kind != Word {
 		return -1
@@ -333,7 +333,7 @@ func stringify(all []Token, at Token) Token {
 		text.WriteString(t.Text)
 	}
 	t := at
-	t.Kind, t.Value = Text, text.String()
+	t.Kind, t.Value = StringLit, text.String()
 	t.Text = strconv.Quote(t.Value)
 	return t
 }

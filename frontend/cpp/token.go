@@ -16,13 +16,13 @@ type Kind uint8
 
 // The kinds of tokens.
 const (
-	End    Kind = iota // no token
-	Word               // identifier or keyword
-	Number             // number as written, with its suffix
-	Text               // string literal
-	Char               // character constant
-	Punct              // operator or other punctuation
-	Pragma             // a #pragma line; its tokens are in Line
+	End       Kind = iota // no token
+	Word                  // identifier or keyword
+	Number                // number as written, with its suffix
+	StringLit             // string literal
+	Char                  // character constant
+	Punct                 // operator or other punctuation
+	Pragma                // a #pragma line; its tokens are in Line
 )
 
 // Token is a token of C text.
@@ -134,7 +134,7 @@ func (x *lexer) skipBlank() (space bool, err error) {
 	return x.pos > start, nil
 }
 
-// lineLength is the length of a line up to its end, including continuation lines.
+// lineLength returns the length of a line up to its end, including continuation lines.
 func lineLength(s string) int {
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\n' && !strings.HasSuffix(strings.TrimSuffix(s[:i], "\r"), "\\") {
@@ -171,7 +171,7 @@ func (x *lexer) line() (all []Token, err error) {
 
 // quoted returns the kind and length of a string or character constant.
 func quoted(s string) (Kind, int, error) {
-	kind := Text
+	kind := StringLit
 	if s[0] == '\'' {
 		kind = Char
 	}
@@ -243,7 +243,7 @@ func isWord(c byte) bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// numberLength is the length of a preprocessing number, which includes an exponent's sign.
+// numberLength returns the length of a preprocessing number, which includes an exponent's sign.
 func numberLength(s string) int {
 	n := 0
 	for n < len(s) && (isWord(s[n]) || s[n] == '.' ||
@@ -292,7 +292,7 @@ func Join(all []Token) string {
 	return b.String()
 }
 
-// JoinLen is an upper bound of the length of Join(all), computed without building it.
+// JoinLen returns an upper bound of the length of Join(all), computed without building it.
 func JoinLen(all []Token) int {
 	n := len(all)
 	for i := range all {

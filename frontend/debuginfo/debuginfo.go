@@ -173,8 +173,8 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// debugLink is the file name in section .gnu_debuglink; its checksum is not checked, because the build id identifies
-// the file.
+// debugLink returns the file name in section .gnu_debuglink; its checksum is not checked, because the build id
+// identifies the file.
 func debugLink(f *elf.File) string {
 	s := f.Section(".gnu_debuglink")
 	if s == nil || s.Size > 4096 {
@@ -222,7 +222,7 @@ func (b *Binary) symbols(f *elf.File) {
 	}
 }
 
-// at is the name of the function that contains an address, "" if none does.
+// at returns the name of the function that contains an address, "" if none does.
 func (b *Binary) at(addr uint64) string {
 	for i := range b.names {
 		if s := &b.names[i]; s.addr <= addr && addr-s.addr < s.size {

@@ -26,7 +26,7 @@ type Param struct {
 	Name string
 	Type *types.Type
 	Arg  int
-	C    string // its type in C: "const char*"
+	C    string // the type in C: "const char*"
 }
 
 // DW_AT_language of Go, whose functions take their arguments in other registers than C's.
@@ -64,7 +64,7 @@ func (b *Binary) Func(name string) (fn *Func, err error) {
 	return fn, nil
 }
 
-// params are the entries of the parameters; an instance without any has those of its origin.
+// params returns the entries of the parameters; an instance without any has those of its origin.
 func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 	for depth := 0; e != nil && depth < 4; depth++ {
 		kids, err := p.children(e.Offset)
@@ -85,7 +85,7 @@ func (b *Binary) params(p *part, e *dwarf.Entry) ([]*dwarf.Entry, error) {
 func (b *Binary) assign(fn *Func) {
 	a := arch.ByMachine(b.Machine)
 	if a == nil {
-		a = &arch.Arch{} // its registers are not known
+		a = &arch.Arch{} // the argument registers are not known
 	}
 	next, all := 0, len(a.Args)
 	if a.ResultArg && fn.Result.Kind == types.Struct && fn.Result.Size > 16 {
@@ -112,7 +112,7 @@ func (b *Binary) assign(fn *Func) {
 	}
 }
 
-// integerWords is the number of integer registers that a composite value occupies.
+// integerWords returns the number of integer registers that a composite value occupies.
 func integerWords(a *arch.Arch, t *types.Type) int {
 	if t.Size > 16 || t.Size == 0 {
 		if a.BigArg && t.Size > 16 {

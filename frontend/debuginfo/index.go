@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// place is the location of an entry: its part and offset.
-type place struct {
+// entryRef is the location of a debugging information entry: its part and offset.
+type entryRef struct {
 	part *part
 	off  dwarf.Offset
 	lang int64 // DW_AT_language of its unit
@@ -16,9 +16,9 @@ type place struct {
 
 // index finds entries by name.
 type index struct {
-	funcs    map[string]place // by linkage name and by name; definitions only
-	tags     map[string]place // "struct x", "union x", "enum x": definitions only
-	typedefs map[string]place
+	funcs    map[string]entryRef // by linkage name and by name; definitions only
+	tags     map[string]entryRef // "struct x", "union x", "enum x": definitions only
+	typedefs map[string]entryRef
 	order    []string // names of functions, in file order
 }
 
@@ -27,7 +27,7 @@ func (b *Binary) lookup() *index {
 	if b.index != nil {
 		return b.index
 	}
-	b.index = &index{funcs: map[string]place{}, tags: map[string]place{}, typedefs: map[string]place{}}
+	b.index = &index{funcs: map[string]entryRef{}, tags: map[string]entryRef{}, typedefs: map[string]entryRef{}}
 	for _, p := range b.parts {
 		b.index.add(p)
 	}
@@ -49,7 +49,7 @@ func (x *index) add(p *part) {
 		if e == nil || err != nil {
 			return // the rest cannot be parsed after an error
 		}
-		at := place{p, e.Offset, lang}
+		at := entryRef{p, e.Offset, lang}
 		name, _ := e.Val(dwarf.AttrName).(string)
 		declared, _ := e.Val(dwarf.AttrDeclaration).(bool)
 		switch e.Tag {
@@ -77,14 +77,14 @@ func (x *index) add(p *part) {
 	}
 }
 
-func first(m map[string]place, name string, at place) {
+func first(m map[string]entryRef, name string, at entryRef) {
 	if _, ok := m[name]; !ok && name != "" {
 		m[name] = at
 	}
 }
 
 // function indexes a function under its names. An out-of-line instance has them in its origin.
-func (x *index) function(p *part, e *dwarf.Entry, at place) {
+func (x *index) function(p *part, e *dwarf.Entry, at entryRef) {
 	if inlined, _ := e.Val(dwarf.AttrInline).(int64); inlined != 0 && e.Val(dwarf.AttrLowpc) == nil {
 		return // an abstract instance: only its concrete instances count
 	}
@@ -100,7 +100,7 @@ func (x *index) function(p *part, e *dwarf.Entry, at place) {
 	}
 }
 
-// origin is the abstract or declared entry that this one completes; nil for none.
+// origin returns the abstract or declared entry that this one completes, or nil if there is none.
 func (p *part) origin(e *dwarf.Entry) *dwarf.Entry {
 	for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
 		if off, ok := e.Val(attr).(dwarf.Offset); ok {
@@ -123,7 +123,7 @@ func (p *part) entry(off dwarf.Offset) (*dwarf.Entry, error) {
 	return e, err
 }
 
-// val is an attribute of an entry or of one that it completes.
+// val returns an attribute of an entry or of one that it completes.
 func (p *part) val(e *dwarf.Entry, attr dwarf.Attr) any {
 	for depth := 0; e != nil && depth < 4; depth++ {
 		if v := e.Val(attr); v != nil {
@@ -134,7 +134,7 @@ func (p *part) val(e *dwarf.Entry, attr dwarf.Attr) any {
 	return nil
 }
 
-// children are the direct children of an entry.
+// children returns the direct children of an entry.
 func (p *part) children(off dwarf.Offset) ([]*dwarf.Entry, error) {
 	r := p.data.Reader()
 	r.Seek(off)

@@ -50,7 +50,7 @@ const (
 	attrGNUDwoName = dwarf.Attr(0x2130)
 )
 
-// splitName is the file with a unit's information; "" if it is in this file.
+// splitName returns the file with a unit's information; "" if it is in this file.
 func splitName(cu *dwarf.Entry) string {
 	for _, a := range []dwarf.Attr{attrDwoName, attrGNUDwoName} {
 		if name, ok := cu.Val(a).(string); ok {

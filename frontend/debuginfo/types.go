@@ -54,7 +54,7 @@ func (b *Binary) convert(p *part, off dwarf.Offset, depth int) *types.Type {
 	return t
 }
 
-// typeOf is the type that an entry's attribute names; void without one.
+// typeOf returns the type that an entry's attribute names; void without one.
 func (b *Binary) typeOf(p *part, e *dwarf.Entry, depth int) *types.Type {
 	off, ok := p.val(e, dwarf.AttrType).(dwarf.Offset)
 	if !ok {
@@ -96,7 +96,7 @@ func (b *Binary) pointer(p *part, e *dwarf.Entry, depth int) *types.Type {
 	return types.MakePointer(b.typeOf(p, e, depth), types.User)
 }
 
-// spell is the type that an entry's attribute names, in C syntax.
+// spell returns the type that an entry's attribute names, in C syntax.
 func (p *part) spell(e *dwarf.Entry, depth int) string {
 	off, ok := p.val(e, dwarf.AttrType).(dwarf.Offset)
 	if !ok {
@@ -208,7 +208,7 @@ func (b *Binary) composite(p *part, e *dwarf.Entry) *types.Type {
 	return t
 }
 
-// alignOf is the alignment that the members require.
+// alignOf returns the alignment that the members require.
 func alignOf(c *types.Composite) int {
 	most := 1
 	for _, m := range c.Members() {
@@ -259,7 +259,7 @@ func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 	return all
 }
 
-// memberOffset is a member's offset in bytes; old compilers write it as an expression.
+// memberOffset returns a member's offset in bytes; old compilers write it as an expression.
 func memberOffset(k *dwarf.Entry) (int, bool) {
 	switch v := k.Val(dwarf.AttrDataMemberLoc).(type) {
 	case int64:
@@ -291,7 +291,7 @@ func bitfield(k *dwarf.Entry, m *types.Member) {
 	first := int64(-1) // bits from the start of the composite
 	if at, ok := k.Val(dwarf.AttrDataBitOffset).(int64); ok {
 		first = at + 8*int64(m.Off)
-	} else if from, ok := k.Val(dwarf.AttrBitOffset).(int64); ok { // from the most significant bit
+	} else if from, ok := k.Val(dwarf.AttrBitOffset).(int64); ok { // counted from the most significant bit
 		store := int64(unit)
 		if n, ok := k.Val(dwarf.AttrByteSize).(int64); ok {
 			store = n

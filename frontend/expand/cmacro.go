@@ -17,7 +17,7 @@ import (
 type cBody struct {
 	expr  ast.Expr // nil if it is not an expression of the language
 	src   *diag.Source
-	shift int // from offsets in expr to offsets in src
+	shift int // difference between offsets in src and in expr
 }
 
 // cMacro finds a macro of the C text. Standard macros do not see them.
@@ -39,7 +39,7 @@ func (c *copier) cIdent(x *ast.Ident, at ast.Extent) ast.Expr {
 	if t, ok := m.Special(outermost(at.At)); ok {
 		return literal(t, at)
 	}
-	if c.inside(m) { // its own name in its body
+	if c.inside(m) { // the macro's own name in its body
 		return nil
 	}
 	body := c.cBody(m)
@@ -59,7 +59,7 @@ func unit(x ast.Expr, at ast.Extent) ast.Expr {
 	return x
 }
 
-// outermost is the span in a file that a span was expanded from.
+// outermost returns the span in a file that a span was expanded from.
 func outermost(at diag.Span) diag.Span {
 	if chain := at.Chain(); len(chain) > 0 {
 		return chain[len(chain)-1]
@@ -68,7 +68,7 @@ func outermost(at diag.Span) diag.Span {
 }
 
 func literal(t cpp.Token, at ast.Extent) ast.Expr {
-	if t.Kind == cpp.Text {
+	if t.Kind == cpp.StringLit {
 		return &ast.StringLit{Extent: at, Text: t.Text, Value: t.Value}
 	}
 	v, _ := cpp.ParseInt(t.Text)
@@ -125,7 +125,7 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 	return made
 }
 
-// valueNames are the names in a macro's body that are not types.
+// valueNames returns the names in a macro's body that are not types.
 func (x *expander) valueNames(m *cpp.Macro) []string {
 	all := slices.Clone(m.Params)
 	for _, t := range m.Body {
@@ -265,7 +265,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	}
 	src := macroSource(m, cpp.Join(all))
 	e := parseText(src)
-	if e == nil { // it may be statements
+	if e == nil { // the text may be statements
 		src = macroSource(m, "{ "+src.Text+" }")
 		e = parseText(src)
 	}
@@ -281,7 +281,7 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 	return unit(inner.expr(e), at)
 }
 
-// shown is the expansion of a macro for a message.
+// shown returns the expansion of a macro for a message.
 func shown(m *cpp.Macro, all []cpp.Token) string {
 	if m.At.Private() {
 		return "..."

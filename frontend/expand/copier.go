@@ -16,17 +16,17 @@ import (
 type copier struct {
 	*expander
 	m      *macro
-	cm     *cpp.Macro   // of the C text
+	cm     *cpp.Macro   // macro of the C text
 	caller *copier      // copies the arguments
 	up     *copier      // copier of the code with the call
-	shift  int          // of offsets in src
+	shift  int          // shift of offsets in src
 	src    *diag.Source // the copy for this call
 	args   map[string]ast.Expr
 	vars   map[string]string // the macro's variables: their names in the new code
 	maps   map[string]string
 }
 
-// extent is the span of a copied node.
+// extent returns the span of a copied node.
 func (c *copier) extent(e ast.Extent) ast.Extent {
 	if c.src != nil && e.At.File != nil {
 		e.At = c.src.Span(e.At.Start+c.shift, e.At.End+c.shift)
@@ -34,23 +34,23 @@ func (c *copier) extent(e ast.Extent) ast.Extent {
 	return e
 }
 
-// span is the span of a node's replacement in the new code.
+// span returns the span of a node's replacement in the new code.
 func (c *copier) span(n ast.Node) ast.Node { return c.extent(ast.Ext(n.Span())) }
 
 // call expands a macro called at a span. ok is false when the name is not a macro here.
 func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, ok bool) {
 	m, bad := c.find(at, name, args)
-	place := c.extent(ast.Ext(at.Span()))
+	ext := c.extent(ast.Ext(at.Span()))
 	if bad {
-		return &ast.Bad{Extent: place}, true
+		return &ast.Bad{Extent: ext}, true
 	}
 	if m == nil {
 		return nil, false
 	}
-	if c.recursive(m, place) || !c.room(place) {
-		return &ast.Bad{Extent: place}, true
+	if c.recursive(m, ext) || !c.room(ext) {
+		return &ast.Bad{Extent: ext}, true
 	}
-	inner := &copier{expander: c.expander, m: m, caller: c, up: c, src: m.def.At.File.ExpandedAt(place.At),
+	inner := &copier{expander: c.expander, m: m, caller: c, up: c, src: m.def.At.File.ExpandedAt(ext.At),
 		args: map[string]ast.Expr{}, vars: map[string]string{}, maps: map[string]string{}}
 	c.made[m]++
 	for v := range m.own {
@@ -67,14 +67,14 @@ func (c *copier) call(at ast.Expr, name string, args []ast.Expr) (out ast.Expr, 
 		}
 	}
 	if body := m.def.Body; len(body.Stmts) == 0 && body.Value != nil {
-		return &ast.Paren{Extent: place, X: inner.expr(body.Value)}, true
+		return &ast.Paren{Extent: ext, X: inner.expr(body.Value)}, true
 	}
 	blk := inner.block(m.def.Body)
-	blk.Extent = place
+	blk.Extent = ext
 	return blk, true
 }
 
-// ownName is the name of a macro's local variable in its n-th expansion. No script can contain such a name.
+// ownName returns the name of a macro's local variable in its n-th expansion. No script can contain such a name.
 func ownName(macro, v string, n int) string {
 	if n > 1 {
 		macro = fmt.Sprintf("%s.%d", macro, n)
@@ -113,7 +113,7 @@ func (c *copier) varName(name string) string {
 	return name
 }
 
-// mapName is the map that a name refers to; a macro may use only the maps among its
+// mapName returns the map that a name refers to; a macro may use only the maps among its
 // arguments.
 func (c *copier) mapName(m *ast.Map) string {
 	if c.m == nil {
@@ -131,7 +131,7 @@ func (c *copier) mapName(m *ast.Map) string {
 	return m.Name
 }
 
-// argument is the expression that is substituted for a plain name, if that is a parameter, and the copier for the
+// argument returns the expression that is substituted for a plain name, if that is a parameter, and the copier for the
 // expression. A parameter that was passed on is resolved to its origin.
 func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
 	arg, ok := c.args[name]
@@ -147,8 +147,8 @@ func (c *copier) argument(name string) (arg ast.Expr, by *copier) {
 	return arg, by
 }
 
-// put is the code of an argument at one use. A variable or map is wrapped in a block, so that it can be read but not
-// changed.
+// put returns the code for one use of an argument. A variable or map is wrapped in a block, so
+// that it can be read but not changed.
 func (c *copier) put(arg ast.Expr, by *copier) ast.Expr {
 	x := by.expr(arg)
 	switch x.(type) {
@@ -190,8 +190,8 @@ func (c *copier) block(b *ast.Block) *ast.Block {
 	return out
 }
 
-// discarded is an expression whose value is discarded: a macro body in statement position has no parentheses, and its
-// blocks and branches have no values.
+// discarded returns an expression whose value is discarded: a macro body in statement position has no parentheses, and
+// its blocks and branches have no values.
 func discarded(x ast.Expr) ast.Expr {
 	switch inner := ast.Unparen(x).(type) {
 	case *ast.Block:

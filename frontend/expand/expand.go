@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expand turns a parsed script into one without imports and macros.
+// Package expand is macro expansion and imports: it turns a parsed script into one without either.
 //
 // It takes a syntax tree and returns a new one that contains the items of imported files, and the body of the macro
 // in place of every call of a macro. No node is shared: each call gets its own nodes, whose spans are in a copy of
@@ -107,7 +107,7 @@ type expander struct {
 	values   map[int]string
 	named    map[string]string
 	macros   map[string][]*macro     // the script's own
-	allow    func(path string) error // whether the script may read a file
+	allow    func(path string) error // check whether the script may read a file
 	std      *library
 	funcs    map[string]bool // the script's own functions, which shadow standard macros
 	made     map[*macro]int  // number of expansions of each macro

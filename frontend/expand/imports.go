@@ -83,7 +83,7 @@ func (im *imported) statement(at *ast.Import, dir string) {
 	im.path(at, dir)
 }
 
-// setting is the value of a setting in the script's config block, in lower case.
+// setting returns the value of a setting in the script's config block, in lower case.
 func (x *expander) setting(key string) string {
 	for _, item := range x.script.Header {
 		block, ok := item.(*ast.Config)

@@ -41,7 +41,7 @@ const macroWord = "macro "
 // next such line.
 func newLibrary() *library {
 	lib := &library{defs: map[string][]*standard{}}
-	for path, text := range stdlibTexts() {
+	for path, text := range librarySources() {
 		for start := nextMacro(text, 0); start < len(text); {
 			end := nextMacro(text, start+len(macroWord))
 			name, params, _ := strings.Cut(text[start+len(macroWord):end], "(")
@@ -59,7 +59,7 @@ func newLibrary() *library {
 	return lib
 }
 
-// nextMacro is the offset of the first macro at or after from; the end of the file if there is none.
+// nextMacro returns the offset of the first macro at or after from; the end of the file if there is none.
 func nextMacro(text string, from int) int {
 	if from == 0 && strings.HasPrefix(text, macroWord) {
 		return 0
@@ -70,8 +70,8 @@ func nextMacro(text string, from int) int {
 	return len(text)
 }
 
-// stdlibTexts are the files of the library by path.
-func stdlibTexts() map[string]string {
+// librarySources returns the files of the library by path.
+func librarySources() map[string]string {
 	entries, err := stdlib.ReadDir(stdlibDir)
 	if err != nil {
 		panic("BUG: " + err.Error())
@@ -93,7 +93,7 @@ func (lib *library) takes(name string, args int) bool {
 	return slices.ContainsFunc(lib.defs[name], func(s *standard) bool { return s.params == args })
 }
 
-// macros are the definitions of a name.
+// macros returns the definitions of a name.
 func (lib *library) macros(name string) []*macro {
 	defs := lib.defs[name]
 	if len(defs) == 0 {
@@ -131,7 +131,7 @@ type StandardMacro struct {
 // Standard lists the standard macros in order of their signatures.
 func Standard() []StandardMacro {
 	var all []StandardMacro
-	for _, text := range stdlibTexts() {
+	for _, text := range librarySources() {
 		var doc []string
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)

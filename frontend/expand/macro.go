@@ -158,7 +158,7 @@ func match(all []*macro, args []ast.Expr) (fit, closest *macro) {
 	return fit, closest
 }
 
-// references is the number of parameters that bind to a variable or map.
+// references returns the number of parameters that bind to a variable or map.
 func references(m *macro) int {
 	n := 0
 	for _, p := range m.def.Params {
@@ -169,7 +169,7 @@ func references(m *macro) int {
 	return n
 }
 
-// find is the macro that a call refers to, or nil. It is an error if the name is only that of macros, and none of
+// find returns the macro that a call refers to, or nil. It is an error if the name is only that of macros, and none of
 // them fits.
 func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad bool) {
 	var std []*macro

@@ -30,8 +30,8 @@ func (c *copier) typeOrExpr(x ast.Expr) ast.Expr {
 	return c.expr(x)
 }
 
-// asType is the type that was passed for a parameter, possibly as the element of an array: "b[2]" is an array of two
-// b. It is nil for expressions.
+// asType returns the type that was passed for a parameter, possibly as the element of an array: "b[2]" is an array of
+// two b. It is nil for expressions.
 func (c *copier) asType(x ast.Expr) ast.Type {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -87,7 +87,7 @@ func (c *copier) typ(t ast.Type) ast.Type {
 	panic("BUG: no copy of a type")
 }
 
-// tag is the name in "struct name", which may be a parameter.
+// tag returns the name in "struct name", which may be a parameter.
 func (c *copier) tag(t *ast.TagType) string {
 	arg, by := c.argument(t.Name)
 	if arg == nil {
@@ -100,7 +100,7 @@ func (c *copier) tag(t *ast.TagType) string {
 	return t.Name
 }
 
-// plainName is the single word that an argument consists of; "" for other arguments.
+// plainName returns the single word that an argument consists of; "" for other arguments.
 func (c *copier) plainName(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -130,7 +130,7 @@ func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) 
 	)
 }
 
-// fields is the path of an offsetof. If the path is a parameter, it is replaced by the names passed for it: "a" or
+// fields returns the path of an offsetof. If the path is a parameter, it is replaced by the names passed for it: "a" or
 // "a.b.c".
 func (c *copier) fields(all []*ast.Name) []*ast.Name {
 	if len(all) == 1 {
@@ -152,7 +152,7 @@ func (c *copier) fields(all []*ast.Name) []*ast.Name {
 	return out
 }
 
-// path is the names of "a.b.c"; nil for anything else.
+// path returns the names of "a.b.c"; nil for anything else.
 func (c *copier) path(x ast.Expr) []*ast.Name {
 	switch x := x.(type) {
 	case *ast.Ident:

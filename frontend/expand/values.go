@@ -12,7 +12,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// value is the literal for the value of a parameter: a number if it is one, else a string.
+// value returns the literal for the value of a parameter: a number if it is one, else a string.
 func value(text string, at ast.Extent) ast.Expr {
 	scratch := &diag.List{}
 	src := diag.NewSource("", text)
@@ -96,7 +96,7 @@ func (c *copier) points(all []*ast.AttachPoint) []*ast.AttachPoint {
 	return out
 }
 
-// pointText is an attach point with the values of its parameters; a ':' in one
+// pointText returns an attach point with the values of its parameters; a ':' in one
 // separates parts.
 func (c *copier) pointText(ap *ast.AttachPoint) (string, bool) {
 	found := false

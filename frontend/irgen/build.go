@@ -83,7 +83,7 @@ func (b *builder) addMap(m *check.Map) {
 	b.m.Maps = append(b.m.Maps, out)
 }
 
-// pos is a position in the script.
+// pos returns a position in the script.
 func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
 	if at = at.In(b.info.Script.Source); !at.Valid() {
 		return ir.Pos{Stmt: stmt}
@@ -95,7 +95,7 @@ func (b *builder) pos(at diag.Span, stmt int) ir.Pos {
 // maxStmtText bounds the text of a statement in line info.
 const maxStmtText = 120
 
-// stmt is the index of a statement in the module's table for line info.
+// stmt returns the index of a statement in the module's table for line info.
 func (b *builder) stmt(at diag.Span) int {
 	src := b.info.Script.Source
 	if at = at.In(src); !at.Valid() {
@@ -175,7 +175,7 @@ type fn struct {
 	// inlined is set in a function that is inlined at a call.
 	inlined *inlined
 	end     int       // column after the part of the script at the current Pos
-	span    diag.Span // that part, possibly in a macro
+	span    diag.Span // the part of the script at the current Pos, possibly in a macro
 	at      int       // index of the current statement in Module.Stmts
 }
 
@@ -205,7 +205,7 @@ func (f *fn) setVar(v any, x *ir.Value) {
 	f.cursor.setVar(v, x)
 }
 
-// getVar is the value set by setVar, or 0.
+// getVar returns the value set by setVar, or 0.
 func (f *fn) getVar(v any, t ir.Type) *ir.Value {
 	if v, ok := v.(*check.Var); ok && v.Addressed {
 		return f.as(t, f.Load(ir.U64, f.vars[v], 0))
@@ -264,8 +264,8 @@ func (f *fn) here(x ast.Node) func() {
 	return func() { f.Pos, f.end, f.span = pos, end, span }
 }
 
-// site is the number of an expression whose failing helpers are reported; 0 if they are not. The text for a member of
-// a parenthesized expression omits the first parenthesis, as in bpftrace.
+// site returns the number of an expression whose failing helpers are reported; 0 if they are not. The text for a member
+// of a parenthesized expression omits the first parenthesis, as in bpftrace.
 func (f *fn) site(x ast.Node) int {
 	if !f.info.HelperErrors {
 		return 0
@@ -296,7 +296,7 @@ func (f *fn) site(x ast.Node) int {
 	return n
 }
 
-// endCol is the column after a span, 0 if that is on another line.
+// endCol returns the column after a span, 0 if that is on another line.
 func (b *builder) endCol(at diag.Span) int {
 	if at = at.In(b.info.Script.Source); !at.Valid() || at.EndPos().Line != at.Pos().Line {
 		return 0
@@ -304,7 +304,7 @@ func (b *builder) endCol(at diag.Span) int {
 	return at.EndPos().Col
 }
 
-// chain is the span and the macro calls that led to it, for messages about a span that is in a macro or on several
+// chain returns the span and the macro calls that led to it, for messages about a span that is in a macro or on several
 // lines; nil for other spans.
 func (b *builder) chain(at diag.Span) []ir.Location {
 	calls := at.Chain()

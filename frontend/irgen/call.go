@@ -129,8 +129,8 @@ func fromContext(op ir.Op) callFunc {
 	}
 }
 
-// usermode is 1 in programs that the loader runs itself. In a program without registers it is 0, because kernel code
-// calls the program.
+// usermode generates the builtin usermode. It is 1 in programs that the loader runs itself. In a
+// program without registers it is 0, because kernel code calls the program.
 func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
 	switch t := f.prog.Point.Type; {
 	case t.Runner == probe.Loader:
@@ -160,12 +160,12 @@ func (f *fn) probeID(ast.Expr, *check.Call) *ir.Value {
 	return v
 }
 
-// probeText writes the name of the probe, truncated to the capacity of dst.
-func (f *fn) probeText(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
+// probeString writes the name of the probe, truncated to the capacity of dst.
+func (f *fn) probeString(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type) {
 	text := e.Type
-	e.Type, e.ProbeText = types.TProbe, false
+	e.Type, e.ProbeString = types.TProbe, false
 	number := f.scalar(x)
-	e.Type, e.ProbeText = text, true
+	e.Type, e.ProbeString = text, true
 	n := min(text.Size, t.Size)
 	f.Emit(ir.OpProbeName, ir.TVoid, dst, number).Imm = int64(n)
 	f.zero(f.AddImm(dst, int64(n)), t.Size-n)
@@ -198,7 +198,8 @@ func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
 	return v
 }
 
-// strncmp is 0 if the first N bytes of the strings are equal, else 1; 0 for length 0.
+// strncmp generates strncmp(): 0 if the first N bytes of the strings are equal, else 1; 0 for
+// length 0.
 func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.N == 0 {
 		f.addr(c.Args[0])
@@ -231,7 +232,7 @@ func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 
-// length is the number of elements of a map, or of frames of a stack.
+// length returns the number of elements of a map, or of frames of a stack.
 func (f *fn) length(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.Map == nil {
 		id := c.Args[0]
@@ -269,15 +270,15 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStr, ir.TI64, dst, f.address(c.Args[0]), limit).Imm = int64(capacity)
 		return
 	}
-	if len(c.Args) > 1 && f.body.Expr(c.Args[1]).Const != nil && f.isConstText(c.Args[0]) {
+	if len(c.Args) > 1 && f.body.Expr(c.Args[1]).Const != nil && f.isConstString(c.Args[0]) {
 		limit = ir.Const(limit.Imm + 1)
 	}
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
 }
 
-// isConstText reports whether x is a literal or a parameter. The length given for one does not count the NUL, because
+// isConstString reports whether x is a literal or a parameter. The length given for one does not count the NUL, because
 // bpftrace truncates them at compile time.
-func (f *fn) isConstText(x ast.Expr) bool {
+func (f *fn) isConstString(x ast.Expr) bool {
 	_, literal := f.literal(x)
 	_, param := ast.Unparen(x).(*ast.Positional)
 	return literal || param

@@ -12,7 +12,7 @@ import (
 	"btc/ir"
 )
 
-// irType is the IR type of a scalar of a language type.
+// irType returns the IR type of a scalar of a language type.
 func irType(t *types.Type) ir.Type {
 	if t.Kind != types.Pointer {
 		return ir.TI64
@@ -20,7 +20,7 @@ func irType(t *types.Type) ir.Type {
 	return addrType(t.Space)
 }
 
-// addrType is the IR type of an address in a space.
+// addrType returns the IR type of an address in a space.
 func addrType(s types.Space) ir.Type {
 	switch s {
 	case types.Kernel:
@@ -31,12 +31,12 @@ func addrType(s types.Space) ir.Type {
 	return ir.TAddr
 }
 
-// address is the value of a pointer, or of a number that is read as one.
+// address returns the value of a pointer, or of a number that is read as one.
 func (f *fn) address(x ast.Expr) *ir.Value {
 	return f.as(addrType(f.body.Type(x).Space), f.scalar(x))
 }
 
-// as is v as a value of another scalar type, bit for bit.
+// as returns v as a value of another scalar type, bit for bit.
 func (f *fn) as(t ir.Type, v *ir.Value) *ir.Value {
 	if v.Type == t {
 		return v
@@ -49,7 +49,7 @@ func (f *fn) as(t ir.Type, v *ir.Value) *ir.Value {
 	return f.Cast(t, v)
 }
 
-// num is the value of a scalar expression as an integer.
+// num returns the value of a scalar expression as an integer.
 func (f *fn) num(x ast.Expr) *ir.Value { return f.as(ir.TI64, f.scalar(x)) }
 
 func (f *fn) scaled(v *ir.Value, scale int) *ir.Value {
@@ -62,7 +62,7 @@ func (f *fn) scaled(v *ir.Value, scale int) *ir.Value {
 	return f.Mul(v, ir.Const(int64(scale)))
 }
 
-// extent is the host's size of a type or offset of a field.
+// extent returns the host's size of a type or offset of a field.
 func (f *fn) extent(x *check.Extent) *ir.Value {
 	kind := ir.TypeSize
 	if x.Path != "" {
@@ -71,7 +71,7 @@ func (f *fn) extent(x *check.Extent) *ir.Value {
 	return f.CORE(kind, ir.CORERef{Type: x.Type, Path: x.Path})
 }
 
-// scalar is the value of an expression whose type IsScalar, as irType says.
+// scalar returns the value of an expression whose type IsScalar, as irType says.
 func (f *fn) scalar(x ast.Expr) *ir.Value {
 	x = ast.Unparen(x)
 	e := f.body.Expr(x)
@@ -125,7 +125,7 @@ func (f *fn) loadScalar(addr *ir.Value, t *types.Type) *ir.Value {
 	return f.as(irType(t), f.Load(ir.U64, addr, 0))
 }
 
-// element is the address of a field of a tuple or record value.
+// element returns the address of a field of a tuple or record value.
 func (f *fn) element(x ast.Expr, e *check.Expr) (*ir.Value, *types.Type) {
 	var base ast.Expr
 	switch x := x.(type) {
@@ -171,7 +171,7 @@ var arithOps = map[ast.BinaryOp]ir.Op{
 	ast.And: ir.OpAnd, ast.Or: ir.OpOr, ast.Xor: ir.OpXor, ast.Shl: ir.OpShl, ast.Shr: ir.OpLShr,
 }
 
-// arith is an arithmetic operation on two i64. Division is unsigned; division by zero is 1 and reports a runtime
+// arith generates an arithmetic operation on two i64. Division is unsigned; division by zero is 1 and reports a runtime
 // error (as in bpftrace 0.26).
 func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 	if op != ast.Div && op != ast.Mod || y.IsConst() && y.Imm != 0 {
@@ -192,7 +192,7 @@ func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 
 const divZeroText = "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result."
 
-// runtimeError is the index of a message that the loader prints when a program reports it.
+// runtimeError returns the index of a message that the loader prints when a program reports it.
 func (f *fn) runtimeError(text string, at ast.Node) int {
 	e := ir.RuntimeError{Text: text, Pos: f.pos(at.Span(), f.at), End: f.endCol(at.Span()), Chain: f.chain(at.Span())}
 	for i, old := range f.m.Meta.Errors {
@@ -222,8 +222,8 @@ func (f *fn) binary(x *ast.Binary, e *check.Expr) *ir.Value {
 	return f.as(irType(e.Type), f.bounded(e.Type, x.Op, f.arith(x.Op, l, f.num(x.Y), x)))
 }
 
-// bounded is the result of an operator as a value of type t. For two bools it is an 8-bit number that is true if it
-// is not 0.
+// bounded returns the result of an operator as a value of type t. For two bools it is an 8-bit number that is true if
+// it is not 0.
 func (f *fn) bounded(t *types.Type, op ast.BinaryOp, v *ir.Value) *ir.Value {
 	if t.Kind != types.Bool || !canOverflow[op] {
 		return v
@@ -253,7 +253,7 @@ func (f *fn) isTruth(x ast.Expr) bool {
 	return false
 }
 
-// boolean is a condition as 0 or 1.
+// boolean returns a condition as 0 or 1.
 func (f *fn) boolean(x *ast.Binary) *ir.Value {
 	if x.Op != ast.LogAnd && x.Op != ast.LogOr {
 		return f.BoolInt(f.compare(x))
@@ -304,7 +304,7 @@ func (f *fn) condition(x ast.Expr, yes, no *ir.Block) {
 	f.branch(f.ICmp(ir.NE, f.truth(x), ir.Const(0)), yes, no)
 }
 
-// truth is a number that is not 0 if and only if x is true.
+// truth returns a number that is not 0 if and only if x is true.
 func (f *fn) truth(x ast.Expr) *ir.Value {
 	if f.body.Type(x).IsScalar() {
 		return f.num(x)
@@ -340,7 +340,7 @@ var unsignedConds = map[ast.BinaryOp]ir.Cond{
 	ast.Ge: ir.UGE,
 }
 
-// compare is a comparison that does not fold.
+// compare generates a comparison that is not folded.
 func (f *fn) compare(x *ast.Binary) *ir.Value {
 	t := f.body.Expr(x).Operands
 	if t == nil || t.IsScalar() {
@@ -387,7 +387,7 @@ func (f *fn) stringsEqual(x, y ast.Expr, n int64) *ir.Value {
 	return eq
 }
 
-// literal is the value of a constant string.
+// literal returns the value of a constant string.
 func (f *fn) literal(x ast.Expr) (string, bool) {
 	e := f.body.Expr(x)
 	if e.Const != nil && e.Const.IsStr {
@@ -427,7 +427,7 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 	return f.narrow(f.num(x.X), e.Type)
 }
 
-// arrayBits is the number that has the bytes of an array of at most 8 bytes.
+// arrayBits returns the number that has the bytes of an array of at most 8 bytes.
 func (f *fn) arrayBits(a *ir.Value, t *types.Type) *ir.Value {
 	n := t.Elem.Size
 	v := f.Load(ir.MemKindOf(n, false), a, 0)
@@ -449,7 +449,7 @@ func (f *fn) narrow(v *ir.Value, t *types.Type) *ir.Value {
 	return f.as(irType(t), v)
 }
 
-// branches is the value of ?:, if and block expressions.
+// branches returns the value of ?:, if and block expressions.
 func (f *fn) branches(x ast.Expr, e *check.Expr) *ir.Value {
 	t := irType(e.Type)
 	switch x := x.(type) {

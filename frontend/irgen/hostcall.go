@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// hostValue is a builtin whose value the loader looks up on the host: each argument has its own constant.
+// hostValue generates a builtin whose value the loader looks up on the host: each argument has its own constant.
 func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 	return f.fromHost(c.Fn.Name, c.Text, c.From)
 }
@@ -18,11 +18,11 @@ func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
 // fromHost loads the constant that the loader sets to a property (kaddr, cgroupid) of text. From is
 // the parameter with the rest of text, as Call.From.
 func (f *fn) fromHost(what, text, from string) *ir.Value {
-	return f.Global(ir.U64, f.m.HostValue(what, text, f.textFrom(from), f.Pos, f.end).Name, 0)
+	return f.Global(ir.U64, f.m.HostValue(what, text, f.stringFrom(from), f.Pos, f.end).Name, 0)
 }
 
-// percpuKaddr is the address of a CPU's copy of a variable: the symbol's address plus the CPU's entry in the kernel's
-// table of offsets; 0 for a CPU that does not exist.
+// percpuKaddr returns the address of a CPU's copy of a variable: the symbol's address plus the CPU's entry in the
+// kernel's table of offsets; 0 for a CPU that does not exist.
 func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
 	var cpu *ir.Value
 	if len(c.Args) > 0 {
@@ -89,7 +89,7 @@ const joinStrings = 16
 // join sends the strings that an array of pointers points to, up to a null pointer.
 func (f *fn) join(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvJoin)
-	e.Format, e.FormatFrom = c.Text, f.textFrom(c.From)
+	e.Format, e.FormatFrom = c.Text, f.stringFrom(c.From)
 	e.Fields = []ir.Field{{Layout: f.layout(types.MakeBuffer(joinStrings * ir.JoinBytes))}}
 	v := f.Emit(ir.OpJoin, ir.TVoid, f.address(c.Args[0]))
 	v.Sym, v.Imm = e.Name, joinStrings
@@ -135,7 +135,7 @@ func (f *fn) readBytes(to, n *ir.Value, most int64, from *ir.Value) *ir.Value {
 	return ok
 }
 
-// childPID is the process id of the loader's command, which the loader sets.
+// childPID returns the process id of the loader's command, which the loader sets.
 func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
 	if f.m.Global("cpid") == nil {
 		f.m.Globals = append(f.m.Globals, &ir.Global{Name: "cpid", Kind: ir.GlobalConst, Size: 8})
@@ -143,7 +143,8 @@ func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
 	return f.Global(ir.U64, "cpid", 0)
 }
 
-// kfuncAllowed is whether the host has a kernel function and allows it in this type of program.
+// kfuncAllowed generates kfunc_allowed(): whether the host has a kernel function and allows it in
+// this type of program.
 func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind, c.From)
 }
@@ -173,7 +174,7 @@ func (f *fn) path(c *check.Call, dst *ir.Value, capacity int) {
 // skbOutput sends a packet to the loader, which writes it to a file.
 func (f *fn) skbOutput(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvSkbOutput)
-	e.Format, e.FormatFrom = c.Text, f.textFrom(c.From)
+	e.Format, e.FormatFrom = c.Text, f.stringFrom(c.From)
 	u64 := f.layout(types.TUint64)
 	e.Fields = []ir.Field{{Name: "time", Layout: u64}, {Name: "length", Layout: u64}, {Name: "offset", Layout: u64}}
 	n := f.num(c.Args[0])
@@ -188,14 +189,14 @@ func (f *fn) socketCookie(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.trustedValue(c, func(sk *ir.Value) *ir.Value { return f.Emit(ir.OpSocketCookie, ir.TI64, sk) })
 }
 
-// trustedValue is the result of a helper for the trusted pointer of c, 0 without one.
+// trustedValue returns the result of a helper for the trusted pointer of c, 0 without one.
 func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.Value {
-	f.setVar(c, ir.Const(0)) // a variable of its own carries the value to the join
+	f.setVar(c, ir.Const(0)) // a separate variable carries the value to the join
 	f.withTrusted(c.Trusted, func(at *ir.Value) { f.setVar(c, use(at)) })
 	return f.getVar(c, ir.TI64)
 }
 
-// uaddr is the address of a symbol of the probed file. At a uprobe it is the address in the process, computed from
+// uaddr returns the address of a symbol of the probed file. At a uprobe it is the address in the process, computed from
 // the distance to the probe; elsewhere it is the distance from the start of the program's code, which the macro uaddr
 // adds.
 func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {

@@ -9,7 +9,7 @@ import (
 	"btc/ir"
 )
 
-// layout is the storage layout of a type, for maps and events.
+// layout returns the storage layout of a type, for maps and events.
 func (b *builder) layout(t *types.Type) *ir.Layout {
 	if l := b.layouts[t]; l != nil {
 		return l
@@ -42,9 +42,9 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 	case types.Enum:
 		l.Enum = enumTable(t.Enum)
 	case types.Array:
-		if t.Text != types.NoText && t.Len > 0 {
+		if t.Chars != types.NoChars && t.Len > 0 {
 			l.Kind = ir.LString
-			if t.Text == types.ScriptText {
+			if t.Chars == types.ScriptChars {
 				l.Count = t.Len
 			}
 			break
@@ -59,7 +59,7 @@ func (b *builder) makeLayout(t *types.Type) *ir.Layout {
 	case types.Kstack, types.Ustack:
 		l.Stack, l.Depth, l.Mode = b.stackMap(t.Kind == types.Ustack, t.Depth), t.Depth, t.Mode
 	case types.Timestamp, types.CgroupPath:
-		l.Format, l.FormatFrom, l.Clock = t.Format, b.textFrom(t.FormatFrom), t.Clock
+		l.Format, l.FormatFrom, l.Clock = t.Format, b.stringFrom(t.FormatFrom), t.Clock
 	}
 	return l
 }
@@ -74,7 +74,7 @@ func enumTable(e *types.EnumDef) map[int64]string {
 	return out
 }
 
-// memberLayout is the layout of a type inside a struct or array: integers keep
+// memberLayout returns the layout of a type inside a struct or array: integers keep
 // their C size there.
 func (b *builder) memberLayout(t *types.Type) *ir.Layout {
 	if !t.IsScalar() && t.Kind != types.Float {
@@ -85,7 +85,7 @@ func (b *builder) memberLayout(t *types.Type) *ir.Layout {
 	return &l
 }
 
-// members are the fields of a struct, including those of anonymous members. Fields that
+// members returns the fields of a struct, including those of anonymous members. Fields that
 // cannot be printed are omitted; a floating point number prints as null.
 func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	var out []ir.Field
@@ -110,7 +110,7 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 	return out
 }
 
-// stackMap is the name of the map with the frames of stacks of a kind and depth; it is created at the first use.
+// stackMap returns the name of the map with the frames of stacks of a kind and depth; it is created at the first use.
 // Stacks of depth 0 are never stored, so they share the map of depth 1.
 func (b *builder) stackMap(user bool, depth int) string {
 	depth = max(1, depth)

@@ -189,7 +189,7 @@ func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
 	return v
 }
 
-// register is an argument or return value with its type: the bits of a register above the
+// register returns an argument or return value with its type: the bits of a register above the
 // type's size are undefined.
 func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 	if t.Kind == types.Bool {
@@ -198,7 +198,7 @@ func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 	return f.narrow(v, t)
 }
 
-// readLocation is the scalar value at a location.
+// readLocation returns the scalar value at a location.
 func (f *fn) readLocation(e *check.Expr) *ir.Value {
 	p := e.Location
 	if p.Root == check.RootArg {
@@ -281,7 +281,7 @@ func (f *fn) bits(unit *ir.Value, b *check.Bits) *ir.Value {
 	return f.LShr(v, ir.Const(int64(64-b.Size)))
 }
 
-// memKind is the representation of a scalar of a C type in kernel or user memory.
+// memKind returns the representation of a scalar of a C type in kernel or user memory.
 func memKind(t *types.Type) ir.MemKind {
 	switch t.Kind {
 	case types.Int, types.Enum, types.Bool:

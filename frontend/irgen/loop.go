@@ -36,8 +36,8 @@ func (f *fn) while(s *ast.WhileStmt) {
 	f.endIfUnreachable(rest)
 }
 
-// whileIter is a while loop that the kernel's verifier cannot follow to its end, because nothing counts its
-// iterations: it becomes a loop over a long range.
+// whileIter generates a while loop that the kernel's verifier cannot follow to its end, because
+// nothing counts its iterations: it becomes a loop over a long range.
 func (f *fn) whileIter(s *ast.WhileStmt) {
 	const all = 1<<63 - 1 // bpf_loop makes fewer
 	iter := f.Emit(ir.OpRangeIter, ir.TI64, ir.Const(all))
@@ -63,10 +63,10 @@ func (f *fn) reportIfCut(iter *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 	f.start(done, true)
 	cut := f.Emit(ir.OpRangeCut, ir.TI64, iter)
 	cut.Imm = int64(f.runtimeError(cutText, s))
-	tell := f.f.NewBlock()
-	tell.Cold = true
-	f.branch(f.ICmp(ir.NE, cut, ir.Const(0)), tell, rest)
-	f.start(tell, true)
+	report := f.f.NewBlock()
+	report.Cold = true
+	f.branch(f.ICmp(ir.NE, cut, ir.Const(0)), report, rest)
+	f.start(report, true)
 	f.Emit(ir.OpError, ir.TVoid, f.AddImm(cut, -1))
 	f.jump(rest)
 }
@@ -200,7 +200,8 @@ const (
 	countedTrips = 1 << 14
 )
 
-// forRange is "for ($i : from..to)": half-open, bounds evaluated once.
+// forRange generates "for ($i : from..to)". The range is half-open, and the bounds are evaluated
+// once.
 func (f *fn) forRange(s *ast.ForStmt, r *ast.Range) {
 	from := f.num(r.From)
 	to := f.num(r.To)
@@ -250,8 +251,8 @@ func hasLoop(b *ast.Block) bool {
 	return found
 }
 
-// counted is a loop with a separate counter, because the script may change $i, the variable that is set to the
-// counter at the start of each iteration (nil: none).
+// counted generates a loop with a separate counter, because the script may change $i, the variable
+// that is set to the counter at the start of each iteration (nil: none).
 func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Block, v *check.Var) {
 	type counter struct{ ast.Stmt }
 	hidden := counter{s}
@@ -274,7 +275,7 @@ func (f *fn) counted(s ast.Stmt, from, to *ir.Value, less ir.Cond, code *ast.Blo
 	f.start(rest, true)
 }
 
-// forIter is a loop of unknown or large trip count, headed by rangenext.
+// forIter generates a loop of unknown or large trip count, headed by rangenext.
 func (f *fn) forIter(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	n := f.Select(f.ICmp(less, from, to), f.Sub(to, from), ir.Const(0))
 	iter := f.Emit(ir.OpRangeIter, ir.TI64, n)
@@ -294,8 +295,8 @@ func (f *fn) forIter(s *ast.ForStmt, from, to *ir.Value, less ir.Cond) {
 	f.start(rest, true)
 }
 
-// forMap is "for ($kv : @map)": a loop headed by mapnext, whose body begins by
-// copying key and value to the tuple $kv.
+// forMap generates "for ($kv : @map)": a loop headed by mapnext, whose body begins by copying key
+// and value to the tuple $kv.
 func (f *fn) forMap(s *ast.ForStmt) {
 	m, kv := f.body.Expr(s.Over).Map, f.body.Loop(s)
 	name := ir.MapOperand(m.Name)

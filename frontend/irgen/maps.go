@@ -11,7 +11,7 @@ import (
 	"btc/ir"
 )
 
-// mapOf is the map that an expression names, and its key expressions.
+// mapOf returns the map that an expression names, and its key expressions.
 func (f *fn) mapOf(x ast.Expr) (*check.Map, []ast.Expr) {
 	x = ast.Unparen(x)
 	m := f.body.Expr(x).Map
@@ -83,7 +83,7 @@ func (f *fn) noteUpdate(op ir.Op, m *check.Map) {
 	}
 }
 
-// readMap is a map's scalar value, or an aggregation read as a number.
+// readMap returns a map's scalar value, or an aggregation read as a number.
 func (f *fn) readMap(x ast.Expr, e *check.Expr) *ir.Value {
 	m, keys := f.mapOf(x)
 	if m.Shape != "plain" {

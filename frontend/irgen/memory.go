@@ -11,7 +11,7 @@ import (
 	"btc/ir"
 )
 
-// temp is the address of x's value, in the storage form of type t, in a
+// temp returns the address of x's value, in the storage form of type t, in a
 // temporary. Bytes that the value does not cover are zero.
 func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 	st := t.Store()
@@ -20,20 +20,20 @@ func (f *fn) temp(x ast.Expr, t *types.Type) *ir.Value {
 	return slot
 }
 
-// Slot is a memory object; an empty value gets one byte, so that it has an address.
+// Slot returns a memory object; an empty value gets one byte, so that it has an address.
 func (f *fn) Slot(name string, size, align int) *ir.Value {
 	return f.Builder.Slot(name, max(1, size), align)
 }
 
-// addr is the address of a value in memory, in the storage form of its own type. It may be the address of a variable,
-// so callers must copy before they modify it.
+// addr returns the address of a value in memory, in the storage form of its own type. It may be the address of a
+// variable, so callers must copy before they modify it.
 func (f *fn) addr(x ast.Expr) *ir.Value {
 	x = f.body.Desugared(x)
 	e := f.body.Expr(x)
 	if e.Call != nil && e.Call.Option != nil {
 		return f.optionAddr(e.Call.Option)
 	}
-	if e.Const == nil && e.Location == nil && e.Call == nil && !e.ProbeText {
+	if e.Const == nil && e.Location == nil && e.Call == nil && !e.ProbeString {
 		switch x := x.(type) {
 		case *ast.Var:
 			return f.vars[e.Var]
@@ -107,8 +107,8 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 		return
 	}
 	e := f.body.Expr(x)
-	if e.ProbeText {
-		f.probeText(x, e, dst, t)
+	if e.ProbeString {
+		f.probeString(x, e, dst, t)
 		return
 	}
 	own := min(e.Type.Size, t.Size)

@@ -34,7 +34,7 @@ func (f *fn) send(e *ir.Event, args ...ast.Expr) {
 		switch {
 		case t.IsScalar() || t.IsAgg():
 			vals[i] = f.num(x)
-		case slices.ContainsFunc(args[i+1:], changes): // they may change x
+		case slices.ContainsFunc(args[i+1:], changes): // later arguments may change x
 			vals[i] = f.temp(x, t)
 		default:
 			vals[i] = f.addr(x)
@@ -56,7 +56,7 @@ func changes(x ast.Expr) bool {
 	return found
 }
 
-// formatted is printf and other functions with a format and arguments.
+// formatted generates printf() and other functions with a format and arguments.
 func formatted(kind ir.EventKind) callFunc {
 	return func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 		e := f.event(kind)
@@ -92,7 +92,7 @@ func mapEvent(kind ir.EventKind) callFunc {
 
 func (f *fn) time(_ ast.Expr, c *check.Call) *ir.Value {
 	e := f.event(ir.EvTime)
-	e.Format, e.FormatFrom = c.Format, f.textFrom(c.From)
+	e.Format, e.FormatFrom = c.Format, f.stringFrom(c.From)
 	f.send(e)
 	return nil
 }

@@ -51,8 +51,8 @@ func intParam(n int) string  { return fmt.Sprintf("param_%d", n) }
 func addrParam(n int) string { return fmt.Sprintf("param_%d_ipv4", n) }
 func strParam(n int) string  { return fmt.Sprintf("param_%d_str", n) }
 
-// optionName is the C identifier of the i-th option, made from its name, with a number if two names would become the
-// same identifier.
+// optionName returns the C identifier of the i-th option, made from its name, with a number if two names would become
+// the same identifier.
 func (b *builder) optionName(i int) string {
 	name := "opt_" + identifier(b.info.Options[i].Name)
 	for _, o := range b.info.Options[:i] {
@@ -72,13 +72,13 @@ func (b *builder) optionGlobal(o *check.Option) string {
 	panic("BUG: the option " + o.Name + " is not recorded")
 }
 
-// getopt is the value of a numeric option.
+// getopt returns the value of a numeric option.
 func (f *fn) getopt(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.Global(ir.U64, f.optionGlobal(c.Option), 0)
 }
 
-// textFrom is the global of the string parameter that check.Call.From and types.Type.FormatFrom name.
-func (b *builder) textFrom(from string) string {
+// stringFrom returns the global of the string parameter that check.Call.From and types.Type.FormatFrom name.
+func (b *builder) stringFrom(from string) string {
 	name, isOption := strings.CutPrefix(from, "--")
 	for i, o := range b.info.Options {
 		if isOption && o.Name == name {
@@ -96,7 +96,7 @@ func (b *builder) textFrom(from string) string {
 	return ""
 }
 
-// optionAddr is the address of the value of a string option.
+// optionAddr returns the address of the value of a string option.
 func (f *fn) optionAddr(o *check.Option) *ir.Value {
 	return f.GlobalAddr(ir.TMapVal(paramSection, false), f.optionGlobal(o), 0)
 }

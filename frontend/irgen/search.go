@@ -12,8 +12,8 @@ import (
 	"btc/ir"
 )
 
-// text is the address of a string, or of the memory that a pointer points to, and its maximum size in bytes with the
-// NUL. It is copied if one of the expressions in later may change it.
+// text returns the address of a string, or of the memory that a pointer points to, and its maximum size in bytes with
+// the NUL. It is copied if one of the expressions in later may change it.
 func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) {
 	t := f.body.Type(x)
 	switch {
@@ -27,7 +27,7 @@ func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) 
 	return f.Cast(ir.TKAddr, at), int64(t.Size)
 }
 
-// strlen is the length without the NUL.
+// strlen returns the length without the NUL.
 func (f *fn) strlen(_ ast.Expr, c *check.Call) *ir.Value {
 	at, capacity := f.text(c.Args[0])
 	if f.body.Type(c.Args[0]).Kind == types.Pointer {
@@ -45,7 +45,7 @@ func (f *fn) concat(c *check.Call, dst *ir.Value, capacity int) {
 	f.Emit(ir.OpStrConcat, ir.TVoid, dst, x, ir.Const(nx), y, ir.Const(ny)).Imm = int64(capacity)
 }
 
-// memcmp is the difference of the first bytes (int8) that differ, 0 for none.
+// memcmp returns the difference of the first bytes (int8) that differ, 0 for none.
 func (f *fn) memcmp(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.N == 0 {
 		return ir.Const(0)
@@ -72,7 +72,7 @@ func (f *fn) strcontains(_ ast.Expr, c *check.Call) *ir.Value {
 	return f.BoolInt(f.ICmp(ir.SGE, f.find(c.Args[0], c.Args[1]), ir.Const(0)))
 }
 
-// find is the offset of a string in another, -1 when it is not there.
+// find returns the offset of a string in another, -1 when it is not there.
 func (f *fn) find(text, needle ast.Expr) *ir.Value {
 	at, capacity := f.text(text, needle)
 	if lit, ok := f.literal(needle); ok {
@@ -84,7 +84,7 @@ func (f *fn) find(text, needle ast.Expr) *ir.Value {
 	return f.Emit(ir.OpStrFindMem, ir.TI64, at, ir.Const(capacity), word, ir.Const(n))
 }
 
-// cString is a string up to its first NUL.
+// cString returns a string up to its first NUL.
 func cString(text string) string {
 	text, _, _ = strings.Cut(text, "\x00")
 	return text

@@ -12,7 +12,7 @@ import (
 // A tseries map has an element for each key and each interval that it keeps. The map's key is the script's key
 // followed by the interval's number modulo the number of intervals (u64), or that number alone for a scalar.
 
-// seriesLayout is the layout of a tseries map's key; key is the script's, nil
+// seriesLayout returns the layout of a tseries map's key; key is the script's, nil
 // for a scalar.
 func (b *builder) seriesLayout(key *ir.Layout) *ir.Layout {
 	bucket := b.layout(types.TUint64)
@@ -30,7 +30,7 @@ func (b *builder) seriesLayout(key *ir.Layout) *ir.Layout {
 	return out
 }
 
-// seriesKeySize is the offset of the interval's number after a key.
+// seriesKeySize returns the offset of the interval's number after a key.
 func seriesKeySize(key int) int { return (key + 7) / 8 * 8 }
 
 // seriesKey builds the key without the interval's number and returns the slot and
@@ -50,7 +50,7 @@ func (f *fn) seriesKey(m *check.Map, keys []ast.Expr) (key, bucket *ir.Value) {
 	return slot, f.AddImm(slot, int64(size))
 }
 
-// series is "@m[keys] = tseries(n, ...)".
+// series generates "@m[keys] = tseries(n, ...)".
 func (f *fn) series(m *check.Map, keys []ast.Expr, c *check.Call) {
 	n := f.num(c.Args[0])
 	now := f.seriesClock()
@@ -60,7 +60,7 @@ func (f *fn) series(m *check.Map, keys []ast.Expr, c *check.Call) {
 	f.mapOp(ir.OpTseries, ir.TVoid, m, key, n, now, interval)
 }
 
-// seriesClock is the time in ns that decides the interval.
+// seriesClock returns the time in ns that decides the interval.
 func (f *fn) seriesClock() *ir.Value {
 	if name := f.info.SeriesClock; name != "" {
 		for _, m := range f.info.Maps {

@@ -30,7 +30,7 @@ type cursor struct {
 	*ir.Builder
 	f      *ir.Func
 	blocks map[*ir.Block]*blockState
-	types  map[any]ir.Type // of variables
+	types  map[any]ir.Type // types of variables
 }
 
 func newCursor(f *ir.Func) *cursor {
@@ -106,7 +106,7 @@ func (c *cursor) setVar(v any, x *ir.Value) {
 	c.state(c.Block()).defs[v] = x
 }
 
-// getVar is the variable's value here; 0 where it was never set.
+// getVar returns the variable's value here; 0 if it was never set.
 func (c *cursor) getVar(v any, t ir.Type) *ir.Value {
 	if _, ok := c.types[v]; !ok {
 		c.types[v] = t
@@ -137,7 +137,7 @@ func (c *cursor) read(b *ir.Block, v any) *ir.Value {
 	return x
 }
 
-// unset is the value of a variable that nothing assigned.
+// unset returns the value of a variable that nothing assigned.
 func unset(t ir.Type) *ir.Value {
 	switch t.Kind {
 	case ir.I64:
@@ -198,7 +198,7 @@ func dropTrivialParams(f *ir.Func) {
 	becomes.Apply(f)
 }
 
-// onlyArg is the one value that all edges pass for the parameter, or nil.
+// onlyArg returns the one value that all edges pass for the parameter, or nil.
 func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
 	var same *ir.Value
 	for _, e := range preds {

@@ -276,7 +276,7 @@ func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
 	f.mapOp(op, ir.TVoid, m, key, args...)
 }
 
-// compound is "left op= right".
+// compound generates "left op= right".
 func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	if v, ok := s.Left.(*ast.Var); ok {
 		e := f.body.Expr(v)
@@ -287,7 +287,7 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 	m, keys := f.mapOf(s.Left)
 	scale := f.body.Expr(s.Left).Scale
-	if changes(s.Right) { // it may change the element, which is read before
+	if changes(s.Right) { // the right side may change the element, which is read first
 		key := f.key(m, keys)
 		old := f.mapOp(ir.OpMapGet, ir.TI64, m, key)
 		x := f.scaled(f.num(s.Right), scale)
@@ -307,8 +307,8 @@ func (f *fn) compound(s *ast.AssignStmt, op ast.BinaryOp) {
 	}
 }
 
-// stored is a computed i64 as stored in a variable: a declared narrow type loses the upper bits, a bool all but the
-// lowest.
+// stored returns a computed i64 as stored in a variable: a declared narrow type loses the upper bits, a bool all but
+// the lowest.
 func (f *fn) stored(v *check.Var, x *ir.Value) *ir.Value {
 	if v.Type.Kind == types.Bool {
 		return f.Binary(ir.OpAnd, x, ir.Const(1))

@@ -11,7 +11,7 @@ import (
 	"btc/ir"
 )
 
-// subName is the C identifier of a function of the script.
+// subName returns the C identifier of a function of the script.
 func subName(s *check.Subprog) string {
 	if s.Variant == 0 {
 		return "fn_" + s.Name
@@ -90,7 +90,7 @@ func (f *fn) callSub(e *check.Expr) *ir.Value {
 	return f.as(irType(s.Result), v)
 }
 
-// argument is the value of a scalar argument.
+// argument returns the value of a scalar argument.
 func (f *fn) argument(x ast.Expr, p *check.Var) *ir.Value {
 	v := f.as(irType(p.Type), f.scalar(x))
 	if t := f.body.Type(x); !types.Equal(t, p.Type) && p.Type.Kind != types.Pointer {

@@ -31,7 +31,7 @@ var (
 	TFunc       = &Type{Kind: Func}
 )
 
-// MakeInt is the integer type of size bytes (1, 2, 4, 8).
+// MakeInt returns the integer type of size bytes (1, 2, 4, 8).
 func MakeInt(size int, signed bool) *Type {
 	for _, t := range []*Type{TInt8, TInt16, TInt32, TInt64, TUint8, TUint16, TUint32, TUint64} {
 		if t.Size == size && t.Signed == signed {
@@ -41,40 +41,40 @@ func MakeInt(size int, signed bool) *Type {
 	return &Type{Kind: Int, Size: size, Signed: signed} // __int128 members: never read
 }
 
-// MakeString is string[n].
+// MakeString returns string[n].
 func MakeString(n int) *Type { return &Type{Kind: String, Size: n} }
 
-// MakeBuffer is buffer[n].
+// MakeBuffer returns buffer[n].
 func MakeBuffer(n int) *Type { return &Type{Kind: Buffer, Size: n} }
 
-// MakePointer is "elem *", a pointer into space.
+// MakePointer returns "elem *", a pointer into space.
 func MakePointer(elem *Type, space Space) *Type {
 	return &Type{Kind: Pointer, Size: 8, Elem: elem, Space: space}
 }
 
-// MakeArray is elem[n].
+// MakeArray returns elem[n].
 func MakeArray(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Elem: elem, Len: n}
 }
 
-// MakeBytes is elem[n] as in BTF and DWARF: an array of one-byte integers is a string.
+// MakeBytes returns elem[n] as in BTF and DWARF: an array of one-byte integers is a string.
 func MakeBytes(elem *Type, n int) *Type {
 	t := MakeArray(elem, n)
 	if elem.Kind == Int && elem.Size == 1 {
-		t.Text = KernelText
+		t.Chars = KernelChars
 	}
 	return t
 }
 
-// MakeStruct is the struct or union itself.
+// MakeStruct returns the struct or union itself.
 func MakeStruct(c *Composite) *Type { return &Type{Kind: Struct, Size: c.Size, Comp: c} }
 
-// MakeEnum is the enum, stored in size bytes.
+// MakeEnum returns the enum, stored in size bytes.
 func MakeEnum(e *EnumDef, size int, signed bool) *Type {
 	return &Type{Kind: Enum, Size: size, Signed: signed, Enum: e}
 }
 
-// MakeTuple is (elems...).
+// MakeTuple returns the tuple (elems...).
 func MakeTuple(elems ...*Type) *Type {
 	fields := make([]Field, len(elems))
 	for i, e := range elems {
@@ -83,7 +83,7 @@ func MakeTuple(elems ...*Type) *Type {
 	return aggregate(Tuple, fields)
 }
 
-// MakeRecord is a record of the fields.
+// MakeRecord returns a record of the fields.
 func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
 
 // aggregate lays out fields at natural alignment, for sizeof.
@@ -118,8 +118,8 @@ func (t *Type) TooLarge() string {
 	return ""
 }
 
-// Parts is the number of types in t: t itself and those of its elements and members, counted at each occurrence; the
-// elements of an array count once. It is at most MaxParts+1.
+// Parts returns the number of types in t: t itself and those of its elements and members, counted at each occurrence;
+// the elements of an array count once. It is at most MaxParts+1.
 func (t *Type) Parts() int {
 	n := 1 + t.parts
 	switch t.Kind {
@@ -131,7 +131,7 @@ func (t *Type) Parts() int {
 	return min(n, MaxParts+1)
 }
 
-// MakeStack is the type of a stack of at most depth frames.
+// MakeStack returns the type of a stack of at most depth frames.
 func MakeStack(user bool, mode string, depth int) *Type {
 	t := &Type{Kind: Kstack, Mode: mode, Depth: depth, Size: 8 + 8*depth}
 	if user {
@@ -140,22 +140,22 @@ func MakeStack(user bool, mode string, depth int) *Type {
 	return t
 }
 
-// MakeTimestamp is the type of a timestamp of a clock, printed with a strftime format. From is as Type.FormatFrom.
+// MakeTimestamp returns the type of a timestamp of a clock, printed with a strftime format. From is as Type.FormatFrom.
 func MakeTimestamp(format, from string, clock int) *Type {
 	return &Type{Kind: Timestamp, Size: 16, Format: format, FormatFrom: from, Clock: clock}
 }
 
-// MakeCgroupPath is the type of a cgroup by its id; it prints the paths in the
+// MakeCgroupPath returns the type of a cgroup by its id; it prints the paths in the
 // hierarchies that filter, a pattern, matches ("" for all). From is as Type.FormatFrom.
 func MakeCgroupPath(filter, from string) *Type {
 	return &Type{Kind: CgroupPath, Size: 8, Format: filter, FormatFrom: from}
 }
 
-// MakeAgg is an aggregation type; signed is the signedness of its argument.
+// MakeAgg returns an aggregation type; signed is the signedness of its argument.
 func MakeAgg(k Kind, signed bool) *Type { return &Type{Kind: k, Size: 8, Signed: signed} }
 
-// Literal is the type of a non-negative integer literal: the smallest signed type that fits it, with flexible sign;
-// uint64 above the range of int64.
+// Literal returns the type of a non-negative integer literal: the smallest signed type that fits it, with flexible
+// sign; uint64 above the range of int64.
 func Literal(n uint64) *Type {
 	if n > math.MaxInt64 {
 		return TUint64
@@ -165,7 +165,7 @@ func Literal(n uint64) *Type {
 	return &t
 }
 
-// NegativeLiteral is the type of a folded negative number: the smallest signed
+// NegativeLiteral returns the type of a folded negative number: the smallest signed
 // type that fits it.
 func NegativeLiteral(n int64) *Type { return ofValue(n) }
 
@@ -191,7 +191,7 @@ func (t *Type) HasSpace() bool {
 	return false
 }
 
-// WithSpace is t in another address space, if it has one.
+// WithSpace returns t in another address space, if it has one.
 func (t *Type) WithSpace(s Space) *Type {
 	if !t.HasSpace() || t.Space == s {
 		return t
@@ -201,7 +201,7 @@ func (t *Type) WithSpace(s Space) *Type {
 	return &c
 }
 
-// JoinSpaces is t with the address spaces of other joined to its own: the type of a variable after a value of type
+// JoinSpaces returns t with the address spaces of other joined to its own: the type of a variable after a value of type
 // other is assigned.
 func (t *Type) JoinSpaces(other *Type) *Type {
 	if t.Kind != other.Kind || len(t.Fields) != len(other.Fields) {
@@ -238,7 +238,7 @@ func (t *Type) joinScalar(other *Type) *Type {
 	return t.WithSpace(t.Space.Join(other.Space))
 }
 
-// Fixed is t without the flexible sign of a literal.
+// Fixed returns t without the flexible sign of a literal.
 func (t *Type) Fixed() *Type {
 	switch {
 	case t.Flexible:
@@ -256,7 +256,7 @@ func (t *Type) Fixed() *Type {
 	return t
 }
 
-// Sizeof is the result of sizeof, in bytes: a buffer includes its length field.
+// Sizeof returns the result of sizeof, in bytes: a buffer includes its length field.
 func (t *Type) Sizeof() int {
 	if t.Kind == Buffer {
 		return t.Size + 4
@@ -264,7 +264,7 @@ func (t *Type) Sizeof() int {
 	return t.Size
 }
 
-// Align is the natural alignment in bytes, as C and sizeof see it.
+// Align returns the natural alignment in bytes, as C and sizeof see it.
 func (t *Type) Align() int {
 	switch t.Kind {
 	case Array:

@@ -108,7 +108,7 @@ func (t *Type) isNumber() bool { return t.Kind == Int || t.Kind == Enum }
 // SameSpaces reports whether a and b, which are Equal, have the same address spaces.
 func SameSpaces(a, b *Type) bool { return a == b || a.JoinSpaces(b) == a && b.JoinSpaces(a) == b }
 
-// number is the plain integer type of an enum.
+// number returns the plain integer type of an enum.
 func (t *Type) number() *Type {
 	if t.Kind == Enum {
 		return MakeInt(t.Size, t.Signed)
@@ -165,8 +165,8 @@ func reorder(order, fields []Field) ([]Field, bool) {
 	return out, true
 }
 
-// promoteInt is the rule for integers: the larger of two with the same sign; for different signs the smallest signed
-// type that fits both, or int64 (lossy) if none does.
+// promoteInt returns the common type of two integers: the larger of two with the same sign; for
+// different signs the smallest signed type that fits both, or int64 (lossy) if none does.
 func promoteInt(a, b *Type) Promotion {
 	size := max(a.Size, b.Size)
 	switch {

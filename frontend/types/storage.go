@@ -3,7 +3,7 @@
 package types
 
 // Storage is the representation of a value in program memory: a map's key or value, an element of a tuple, a field of
-// an event (docs/layouts.md). Integers take 8 bytes there, whatever their size in the language; arrays and structs
+// an event (docs/layouts.md). Integers take 8 bytes there, regardless of their size in the language; arrays and structs
 // keep their C layout.
 type Storage struct {
 	Size, Align int

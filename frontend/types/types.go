@@ -66,13 +66,13 @@ const (
 	Either // kernel on one path, user on another: decided like NoSpace
 )
 
-// String is the name in messages.
+// String returns the name in messages.
 func (s Space) String() string { return [...]string{"none", "kernel", "user", "either"}[s] }
 
 // Known reports whether the compiler knows the address space.
 func (s Space) Known() bool { return s == Kernel || s == User }
 
-// Join is the space of a value that may come from s or from o.
+// Join returns the space of a value that may come from s or from o.
 func (s Space) Join(o Space) Space {
 	switch {
 	case s == o || o == NoSpace:
@@ -92,10 +92,10 @@ type Type struct {
 	// Flexible marks the Int type of a non-negative literal, which takes the
 	// signedness of its peer.
 	Flexible bool
-	Elem     *Type // Pointer, Array
-	Len      int   // Array: elements; 0 for one of unknown length
-	Text     Text  // Array: whether it is read as a string
-	Space    Space // see HasSpace
+	Elem     *Type     // Pointer, Array
+	Len      int       // Array: elements; 0 for one of unknown length
+	Chars    CharArray // Array: whether it is read as a string
+	Space    Space     // see HasSpace
 	Fields   []Field
 	Comp     *Composite
 	Enum     *EnumDef
@@ -111,17 +111,18 @@ type Type struct {
 	store        Storage
 }
 
-// Text is how a char array of a C struct is read.
-type Text uint8
+// CharArray is how a char array of a C struct is read.
+type CharArray uint8
 
-// The values of Text.
+// The values of CharArray.
 const (
-	NoText Text = iota // an array
-	// KernelText is an array of bytes of the kernel's or a program's types: a string of that capacity; one without a
-	// NUL counts as truncated.
-	KernelText
-	// ScriptText is a char array in a C definition of the script: a string with room for an additional NUL.
-	ScriptText
+	NoChars CharArray = iota // as an array
+	// KernelChars is an array of bytes of the kernel's or a program's types: a string of that
+	// capacity; one without a NUL counts as truncated.
+	KernelChars
+	// ScriptChars is a char array in a C definition of the script: a string with room for an
+	// additional NUL.
+	ScriptChars
 )
 
 // Field is an element of a tuple (no Name) or a field of a record.
@@ -155,7 +156,7 @@ type EnumValue struct {
 	Value int64
 }
 
-// Find is the enumerator of a name.
+// Find returns the enumerator of a name.
 func (e *EnumDef) Find(name string) (EnumValue, bool) {
 	for _, v := range e.Values {
 		if v.Name == name {
@@ -184,7 +185,7 @@ type Composite struct {
 
 	members []Member
 	loaded  bool
-	parts   int // see memberParts; 0 when not known
+	parts   int // see memberParts; 0 if not known
 }
 
 // Member is a member of a composite.
@@ -199,7 +200,7 @@ type Member struct {
 	BitOff, BitSize int
 }
 
-// Members are the members in order of declaration.
+// Members returns the members in order of declaration.
 func (c *Composite) Members() []Member {
 	if !c.loaded {
 		c.loaded = true
@@ -210,7 +211,7 @@ func (c *Composite) Members() []Member {
 	return c.members
 }
 
-// memberParts is the sum of the members' Type.Parts.
+// memberParts returns the sum of the members' Type.Parts.
 func (c *Composite) memberParts() int {
 	if c.parts == 0 && !c.Forward {
 		c.parts = 1 // guards against damaged types that contain themselves
@@ -232,7 +233,7 @@ func (c *Composite) Find(name string) (Member, bool) {
 	return c.find(name, 0)
 }
 
-// Alignment is the natural alignment in bytes.
+// Alignment returns the natural alignment in bytes.
 func (c *Composite) Alignment() int {
 	if c.Align == 0 && c.AlignOf != nil {
 		c.Align = c.AlignOf()
@@ -259,7 +260,7 @@ func (c *Composite) find(name string, depth int) (Member, bool) {
 	return Member{}, false
 }
 
-// Names are the names that Find finds.
+// Names returns the names that Find finds.
 func (c *Composite) Names() []string {
 	var all []string
 	var walk func(c *Composite, depth int)
@@ -276,7 +277,7 @@ func (c *Composite) Names() []string {
 	return all
 }
 
-// Word is "struct" or "union".
+// Word returns "struct" or "union".
 func (c *Composite) Word() string {
 	if c.Union {
 		return "union"
@@ -320,7 +321,7 @@ var kindNames = [...]string{
 	Hist: "hist_t", Lhist: "lhist_t", Tseries: "tseries_t",
 }
 
-// String is the type in bpftrace's notation: "int64", "string[5]",
+// String returns the type in bpftrace's notation: "int64", "string[5]",
 // "(int64,string[5])", "struct foo *".
 func (t *Type) String() string {
 	if t == nil {

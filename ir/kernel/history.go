@@ -166,9 +166,9 @@ func OtherPaths(tag, path string) []string {
 	return nil
 }
 
-// LeadsOn reports whether a path of members is a prefix, up to a "." or "->", of a path that
+// IsPathPrefix reports whether a path of members is a prefix, up to a "." or "->", of a path that
 // OtherPaths knows.
-func LeadsOn(tag, path string) bool {
+func IsPathPrefix(tag, path string) bool {
 	for _, s := range spellings {
 		for _, p := range s.Paths {
 			if rest, ok := strings.CutPrefix(p, path); ok && s.Tag == tag &&

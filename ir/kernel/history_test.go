@@ -105,8 +105,8 @@ func TestRenamedMembers(t *testing.T) {
 		tag, path string
 		want      bool
 	}{{"request", "q", true}, {"request", "rq_disk", false}, {"inode", "i_ctime", true}, {"inode", "i_ctime_sec", false}, {"task_struct", "se", true}, {"task_struct", "s", false}} {
-		if got := LeadsOn(c.tag, c.path); got != c.want {
-			t.Errorf("LeadsOn(%s, %s) = %v", c.tag, c.path, got)
+		if got := IsPathPrefix(c.tag, c.path); got != c.want {
+			t.Errorf("IsPathPrefix(%s, %s) = %v", c.tag, c.path, got)
 		}
 	}
 }
