@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance measures btc against bpftrace's own tests. It takes a
-// checkout of bpftrace, named by the environment variable BTC_BPFTRACE and never
-// copied into this repository, and gives how far the two agree:
+// Package conformance measures btc against bpftrace's own tests. It reads a checkout of bpftrace, named
+// by the environment variable BTC_BPFTRACE and never copied into this repository, and reports how far
+// the two agree on
 //
-//   - unit facts: the programs of tests/*.cpp that bpftrace accepts or refuses,
+//   - unit facts: the programs in tests/*.cpp that bpftrace accepts or rejects,
 //     compiled in this process (TestUnitFacts);
 //   - runtime tests: the definitions of tests/runtime that need only timers and
-//     the program's own events, compiled, loaded and run (TestRuntime); those that
-//     need more, by a program that stands in for bpftrace (TestProbes);
+//     the program's own events, compiled, loaded and run (TestRuntime); tests that
+//     need more are run with a program that replaces bpftrace (TestProbes);
 //   - all runtime tests under bpftrace's own engine, a Python program, with the same
-//     stand-in, beside bpftrace itself (TestEngine).
+//     replacement and with bpftrace itself (TestEngine).
 //
 // TestProbesGuest and TestEngineGuest do the same on kernels with kprobes.
-// To run the engine alone, and write down what differs:
+// To run the engine alone and write the differences to a file:
 //
 //	BTC_BPFTRACE=CHECKOUT go test -count=1 -v -timeout 60m -run 'TestEngine$' ./tests/conformance -detail FILE
 //
-// What does not agree is in testdata, each with a class of reason. The lists
-// only shrink: a case that is new there fails the test, and so does one that has
-// come to agree and is still listed (-update takes it out).
+// Known differences are listed in testdata, each with the class of its reason. The lists only shrink: a
+// difference that is not listed fails the test, and so does a listed one that has disappeared (-update
+// removes it).
 package conformance
 
 import (
@@ -31,8 +31,7 @@ import (
 // Checkout is the environment variable with the path of the checkout.
 const Checkout = "BTC_BPFTRACE"
 
-// checkout is the directory tests/ of the checkout; the test is skipped when
-// there is none.
+// checkout returns the directory tests/ of the checkout; without one, it skips the test.
 func checkout(t *testing.T) string {
 	t.Helper()
 	root := os.Getenv(Checkout)

@@ -4,12 +4,12 @@ package conformance
 
 import "strconv"
 
-// value is what an expression of a test is known to be.
+// value is the value of an expression in a test, as far as it is known.
 type value struct {
 	kind valueKind
 	text string  // valueString, valueName: the name; valueTagged: the tag
-	of   string  // valueName: what stands before the last ::
-	list []value // valueList, valueTagged: what stands in the braces
+	of   string  // valueName: the qualifier before the last ::
+	list []value // valueList, valueTagged: the values in the braces
 }
 
 type valueKind uint8
@@ -17,7 +17,7 @@ type valueKind uint8
 const (
 	valueUnknown valueKind = iota
 	valueString
-	valueNumber // text as written
+	valueNumber // as written in the source
 	valueName   // a name, qualified or not
 	valueList   // { a, b }
 	valueTagged // Tag{ a, b }
@@ -25,12 +25,12 @@ const (
 
 func (v value) isString() bool { return v.kind == valueString }
 
-// evaluator reads one test's statements. It follows strings, lists of strings,
-// and loops over them; what else the test does is passed by.
+// evaluator interprets the statements of one test. It tracks strings, lists of strings, and loops over
+// them, and ignores everything else.
 type evaluator struct {
 	toks  []token
 	vars  map[string]value
-	calls map[string]bool // names of functions that are reported
+	calls map[string]bool // functions whose calls are reported
 	found func(call)
 }
 
@@ -41,7 +41,7 @@ type call struct {
 	args []value
 }
 
-// block reads the statements from i up to end.
+// block interprets the statements from i to end.
 func (e *evaluator) block(i, end int) {
 	for i < end {
 		next := e.statement(i, end)
@@ -52,7 +52,7 @@ func (e *evaluator) block(i, end int) {
 	}
 }
 
-// statement reads one statement and gives the index behind it.
+// statement interprets one statement and returns the index after it.
 func (e *evaluator) statement(i, end int) int {
 	t := e.toks[i]
 	switch {
@@ -79,8 +79,7 @@ func (e *evaluator) statement(i, end int) int {
 	return stop + 1
 }
 
-// stop is the index of the semicolon or opening brace of a body that ends the
-// statement at i.
+// stop returns the index of the semicolon or the opening brace that ends the statement at i.
 func (e *evaluator) stop(i, end int) int {
 	for ; i < end; i++ {
 		switch {
@@ -89,7 +88,7 @@ func (e *evaluator) stop(i, end int) int {
 		case e.toks[i].is("("), e.toks[i].is("["):
 			i = e.match(i)
 			if i+1 < end && e.toks[i+1].is("{") && e.toks[i].is(")") {
-				return i // the body of an if or a while
+				return i // the body of an if or while
 			}
 		case e.toks[i].is("{"):
 			i = e.match(i)
@@ -98,7 +97,7 @@ func (e *evaluator) stop(i, end int) int {
 	return end
 }
 
-// match is the index of the bracket that closes the one at i.
+// match returns the index of the bracket that closes the one at i.
 func (e *evaluator) match(i int) int {
 	depth := 0
 	for j := i; j < len(e.toks); j++ {
@@ -114,7 +113,7 @@ func (e *evaluator) match(i int) int {
 	return len(e.toks) - 1
 }
 
-// declaration notes `type name = value;`, `type name{ value };` and `name += value;`.
+// declaration records `type name = value;`, `type name{ value };` and `name += value;`.
 func (e *evaluator) declaration(i, stop int) {
 	for j := i; j < stop; j++ {
 		t := e.toks[j]
@@ -137,7 +136,7 @@ func (e *evaluator) declaration(i, stop int) {
 	}
 }
 
-// loop reads `for (auto x : list) body`; of other loops it reads the body once.
+// loop interprets `for (auto x : list) body`. The bodies of other loops are interpreted once.
 func (e *evaluator) loop(i int) int {
 	close := e.match(i + 1)
 	body, after := close+1, e.stop(close+1, len(e.toks))
@@ -165,7 +164,7 @@ func (e *evaluator) loop(i int) int {
 	return after + 1
 }
 
-// loopNames are the variables of a range loop: one, or those of [a, b].
+// loopNames returns the variables of a range loop: one, or those of [a, b].
 func loopNames(toks []token) []string {
 	var names []string
 	binding := false
@@ -193,7 +192,7 @@ func part(v value, n, of int) value {
 	return value{}
 }
 
-// list evaluates what stands between commas.
+// list evaluates expressions separated by commas.
 func (e *evaluator) list(i, end int) []value {
 	var out []value
 	start := i
@@ -226,7 +225,7 @@ func (e *evaluator) expr(i, end int) value {
 	return v
 }
 
-// term evaluates one term and gives the index behind it.
+// term evaluates one term and returns the index after it.
 func (e *evaluator) term(i, end int) (value, int) {
 	if i >= end {
 		return value{}, end
@@ -285,7 +284,7 @@ func (e *evaluator) named(i, end int) (value, int) {
 	return value{kind: valueName, text: name, of: of}, i
 }
 
-// concat is a + b: text when both are known.
+// concat returns a + b: a string if both are known strings.
 func concat(a, b value) value {
 	if a.kind == valueString && b.kind == valueString {
 		return value{kind: valueString, text: a.text + b.text}
@@ -293,7 +292,7 @@ func concat(a, b value) value {
 	return value{}
 }
 
-// number is the value of a number or of true and false.
+// number returns the value of a number, or of true and false.
 func (v value) number() (n int64, ok bool) {
 	switch {
 	case v.kind == valueName && v.text == "true":

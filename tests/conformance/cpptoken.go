@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// tokenKind is the kind of a C++ token, as far as the extraction needs it.
+// tokenKind is the kind of a C++ token, to the detail that the extraction needs.
 type tokenKind uint8
 
 const (
 	tokenEnd tokenKind = iota
 	tokenName
 	tokenNumber
-	tokenString // text is the value
+	tokenString // text is the unquoted value
 	tokenPunct  // one byte, or "::"
 )
 
@@ -25,13 +25,13 @@ type token struct {
 	line int
 }
 
-// is reports whether a token is the name or the mark.
+// is reports whether a token is the given name or punctuation.
 func (t token) is(text string) bool {
 	return t.text == text && (t.kind == tokenName || t.kind == tokenPunct)
 }
 
-// tokenize splits C++ source. Comments are left out, and so are the lines of the
-// preprocessor: all branches of a condition count.
+// tokenize splits C++ source into tokens. It drops comments and preprocessor directives: all branches
+// of a condition are read.
 func tokenize(src string) ([]token, error) {
 	var out []token
 	line := 1
@@ -49,14 +49,14 @@ func tokenize(src string) ([]token, error) {
 		case strings.HasPrefix(rest, "/*"):
 			n := strings.Index(rest, "*/")
 			if n < 0 {
-				return nil, fmt.Errorf("line %d: open comment", line)
+				return nil, fmt.Errorf("line %d: unterminated comment", line)
 			}
 			line += strings.Count(rest[:n], "\n")
 			i += n + 2
 		case strings.HasPrefix(rest, `R"`):
 			text, n, ok := rawString(rest)
 			if !ok {
-				return nil, fmt.Errorf("line %d: open raw string", line)
+				return nil, fmt.Errorf("line %d: unterminated raw string", line)
 			}
 			out = append(out, token{tokenString, text, line})
 			line += strings.Count(rest[:n], "\n")
@@ -131,7 +131,7 @@ func rawString(s string) (text string, n int, ok bool) {
 
 var simpleEscapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', '"': '"', '\'': '\'', '\\': '\\', 'a': 7, 'b': 8, 'f': 12, 'v': 11, '?': '?'}
 
-// quoted reads a string or character in quotes.
+// quoted reads a quoted string or character.
 func quoted(s string) (text string, n int, err error) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -140,7 +140,7 @@ func quoted(s string) (text string, n int, err error) {
 		case c == s[0]:
 			return b.String(), i + 1, nil
 		case c == '\n':
-			return "", 0, fmt.Errorf("open quote")
+			return "", 0, fmt.Errorf("unterminated quote")
 		case c != '\\' || i+1 == len(s):
 			b.WriteByte(c)
 			continue
@@ -150,7 +150,7 @@ func quoted(s string) (text string, n int, err error) {
 			b.WriteByte(e)
 			continue
 		}
-		if s[i] == '\n' { // the line goes on
+		if s[i] == '\n' { // line continuation
 			continue
 		}
 		if s[i] == 'u' && i+5 <= len(s) {
@@ -169,10 +169,10 @@ func quoted(s string) (text string, n int, err error) {
 		b.WriteByte(v)
 		i += used - 1
 	}
-	return "", 0, fmt.Errorf("open quote")
+	return "", 0, fmt.Errorf("unterminated quote")
 }
 
-// numericEscape reads what follows the backslash of \x41 or \101.
+// numericEscape reads the part after the backslash of \x41 or \101.
 func numericEscape(s string) (v byte, used int, err error) {
 	digits, base, start := "01234567", 8, 0
 	if s[0] == 'x' {

@@ -14,22 +14,21 @@ import (
 // definition is one runtime test of bpftrace.
 type definition struct {
 	file, name string
-	prog       string // the program; empty when a command line is tested
+	prog       string // the program; empty if a command line is tested
 	expects    []expect
 	env        []string
 	timeout    int // seconds
 	status     int // exit status
 	willFail   bool
 	timestamp  int64 // LOCALIZE_TIMESTAMPS; -1 if not given
-	// needs are directives that ask for more than a program: BEFORE, AFTER,
-	// SETUP, CLEANUP, REQUIRES and their like, by name. Of those given several
-	// times it has the last.
+	// needs are the directives that ask for more than a program, by name: BEFORE, AFTER, SETUP,
+	// CLEANUP, REQUIRES and the like. Of a repeated directive, it has the last.
 	needs map[string]string
-	// befores are the commands to start first; requires must all succeed.
+	// befores are the commands to start first; all commands in requires must succeed.
 	befores, requires []string
 }
 
-// expect is one expectation; mode is the directive's name without EXPECT.
+// expect is one expectation; mode is the name of the directive without EXPECT.
 type expect struct{ mode, text string }
 
 func (d definition) key() string { return d.file + "/" + d.name }
@@ -59,7 +58,7 @@ func definitions(tests string) ([]definition, error) {
 			return nil, err
 		}
 		for _, d := range defs {
-			if seen[d.key()]++; seen[d.key()] > 1 { // two of one name
+			if seen[d.key()]++; seen[d.key()] > 1 { // two tests of the same name
 				d.name = fmt.Sprintf("%s#%d", d.name, seen[d.key()])
 			}
 			all = append(all, d)
@@ -68,8 +67,8 @@ func definitions(tests string) ([]definition, error) {
 	return all, nil
 }
 
-// parseDefinitions reads one file. Blank lines end a definition; lines that begin
-// with # count for nothing.
+// parseDefinitions parses one file. A blank line ends a definition; lines that begin with # are
+// comments.
 func parseDefinitions(file, text string) ([]definition, error) {
 	var all []definition
 	var block []string
@@ -95,7 +94,7 @@ func parseDefinitions(file, text string) ([]definition, error) {
 	return all, flush()
 }
 
-// continues are the directives that go on in lines that begin with spaces.
+// continues are the directives that may continue on lines that begin with spaces.
 var continues = map[string]bool{"PROG": true, "EXPECT": true, "EXPECT_REGEX": true}
 
 func parseDefinition(file string, lines []string) (definition, error) {
@@ -116,7 +115,7 @@ func parseDefinition(file string, lines []string) (definition, error) {
 	return d, nil
 }
 
-// goOn adds a line to the directive before it.
+// goOn appends a continuation line to the directive before it.
 func (d *definition) goOn(name, line string) {
 	if name == "PROG" {
 		d.prog += "\n" + line
@@ -159,8 +158,8 @@ func (d *definition) directive(name, value string) (err error) {
 	return err
 }
 
-// selfContained reports whether a test is a program whose probes are timers and the
-// program's own events, and which needs no other program.
+// selfContained reports whether a test is a program that needs no other program and has only timers and
+// the program's own events as probes.
 func (d definition) selfContained() bool {
 	for _, n := range []string{"RUN", "BEFORE", "NEW_PIDNS"} {
 		if _, ok := d.needs[n]; ok {
@@ -185,8 +184,7 @@ var (
 	topLevel = regexp.MustCompile(`^\s*(?:struct|union|enum|config|macro|fn|let|import)\b`)
 )
 
-// providers are the probe types of a program, by a look at the text in front of
-// each block at its top.
+// providers returns the probe types of a program, found in the text before each block at the top level.
 func providers(prog string) []string {
 	prog = noise.ReplaceAllStringFunc(prog, func(s string) string {
 		if s[0] == '"' {
@@ -230,7 +228,7 @@ func providersOf(head string) []string {
 	return out
 }
 
-// variable is the value of a variable of the test's environment, "" for none.
+// variable returns the value of a variable in the test's environment, or "".
 func (d *definition) variable(name string) string {
 	for _, v := range d.env {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {

@@ -14,23 +14,22 @@ import (
 	"sync"
 )
 
-// engine is bpftrace's own runner of its runtime tests, the Python program in
-// tests/runtime/engine of the checkout.
+// engine is bpftrace's own runner of its runtime tests, the Python program in tests/runtime/engine of
+// the checkout.
 type engine struct {
 	python   string
 	driver   string // testdata/engine.py
 	dir      string // working directory: testprogs, testlibs, runtime
-	slowness int    // factor of all time limits
+	slowness int    // factor for all time limits
 }
 
-// result is what the engine says of one test.
+// result is the result of one test according to the engine.
 type result struct {
 	verdict string // OK, FAILED, TIMEOUT or SKIP
-	detail  string // what it says besides
+	detail  string // the rest of its output
 }
 
-// run runs the tests of keys with program in the place of bpftrace, the tests of
-// several files at a time.
+// run runs the tests keys with program in place of bpftrace, several files at a time.
 func (e *engine) run(program string, keys []string, parallel int) (map[string]result, error) {
 	files := map[string][]string{}
 	for _, key := range keys {
@@ -60,7 +59,7 @@ func (e *engine) run(program string, keys []string, parallel int) (map[string]re
 	return results, first
 }
 
-// file runs the tests of one file in one process of the engine.
+// file runs tests of one file in one process of the engine.
 func (e *engine) file(program, file string, keys []string) (map[string]result, error) {
 	allow, err := os.CreateTemp("", "engine")
 	if err != nil {
@@ -85,8 +84,8 @@ func (e *engine) file(program, file string, keys []string) (map[string]result, e
 
 var verdictLine = regexp.MustCompile(`^\[\s+(OK|FAILED|TIMEOUT|SKIP)\s+\] ([^.\s]+)\.(.*?)(?: \(\d+ ms\))?$`)
 
-// verdicts reads the engine's output up to its summary: a line for each test, and
-// below it what went wrong.
+// verdicts parses the engine's output up to its summary: one line per test, followed by the details of
+// a failure.
 func verdicts(output string) map[string]result {
 	results := map[string]result{}
 	key := ""
@@ -98,7 +97,7 @@ func verdicts(output string) map[string]result {
 			continue
 		}
 		switch {
-		case strings.HasPrefix(text, "[==========]") && len(results) > 0: // what follows repeats
+		case strings.HasPrefix(text, "[==========]") && len(results) > 0: // the rest is a summary
 			return results
 		case strings.HasPrefix(text, "[ "), strings.HasPrefix(text, "[-"):
 			key = ""
@@ -111,7 +110,7 @@ func verdicts(output string) map[string]result {
 	return results
 }
 
-// notOK are the tests of keys that a run has not found good, in order.
+// notOK returns the tests of keys that did not pass, in order.
 func notOK(keys []string, results map[string]result) []string {
 	var out []string
 	for _, key := range keys {
@@ -122,7 +121,7 @@ func notOK(keys []string, results map[string]result) []string {
 	return out
 }
 
-// findPython is the interpreter that runs the engine.
+// findPython returns the interpreter that runs the engine.
 func findPython() (string, error) {
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
 		if path, err := exec.LookPath(name); err == nil {

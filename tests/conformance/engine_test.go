@@ -18,12 +18,12 @@ const engineHead = `# Runtime tests that bpftrace passes under its own engine on
 # hand and stays. The list shrinks.
 `
 
-// retries is how often a test that fails is run again, alone.
+// retries is the number of times that a failed test is run again, alone.
 const retries = 2
 
-// TestEngine runs all runtime tests under bpftrace's own engine, with the adapter
-// in the place of bpftrace. What does not pass is run again alone, and then with
-// bpftrace itself: a test that neither passes on this machine says nothing.
+// TestEngine runs all runtime tests under bpftrace's own engine, with the adapter in place of bpftrace.
+// A test that fails is run again alone, and then with bpftrace itself. If bpftrace fails it on this
+// machine too, the test does not count.
 func TestEngine(t *testing.T) {
 	tests := checkout(t)
 	switch {
@@ -45,7 +45,7 @@ func TestEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv(resultVar) != "" { // of the guest
+	if os.Getenv(resultVar) != "" { // result of the guest
 		driver = guestDriver
 	}
 	e := &engine{python: python, driver: driver, dir: s.dir, slowness: int(slowness())}
@@ -61,8 +61,8 @@ func TestEngine(t *testing.T) {
 	if e.slowness == 1 {
 		parallel = 3
 	}
-	// Some tests pass by chance, with bpftrace as with btc: they look at what other
-	// programs do meanwhile.
+	// Some tests pass only by chance, with bpftrace as well as with btc, because they observe what
+	// other programs happen to do.
 	bad := notOK(keys, run(s.adapter, keys, parallel))
 	again := map[string]result{}
 	for range retries {
@@ -94,8 +94,7 @@ func TestEngine(t *testing.T) {
 	compare(t, "testdata/engine-failures.txt", fmt.Sprintf(engineHead, "this machine's kernel"), now, func(key string) bool { return ran[key] }, *update)
 }
 
-// engineKeys are the tests to run: in a guest, those that need its kprobes and
-// fentry.
+// engineKeys returns the tests to run: in a guest, those that need kprobes or fentry.
 func engineKeys(t *testing.T, tests string) []string {
 	t.Helper()
 	all, err := definitions(tests)
@@ -115,8 +114,8 @@ func engineKeys(t *testing.T, tests string) []string {
 	return keys
 }
 
-// reference is a program that runs bpftrace: the one of build/oracle, and in a
-// guest, whose root that is, bpftrace itself.
+// reference returns a program that runs bpftrace: the one of build/oracle, or in a guest, whose root
+// file system is the oracle's, bpftrace itself.
 func reference() (string, error) {
 	if os.Getenv(resultVar) != "" {
 		return exec.LookPath("bpftrace")
@@ -127,7 +126,7 @@ func reference() (string, error) {
 	return filepath.Abs("../setup/bpftrace-oracle")
 }
 
-// TestVerdicts reads what the engine prints.
+// TestVerdicts checks that the engine's output is parsed.
 func TestVerdicts(t *testing.T) {
 	const output = `[==========] Running 3 tests from 1 test cases.
 
@@ -154,9 +153,9 @@ y
 		"bool/slow": {"TIMEOUT", "\tTimeout: 5\n"}, "bool/absent": {"SKIP", ""},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("have %q\nwant %q", got, want)
+		t.Errorf("verdicts() = %q\nwant %q", got, want)
 	}
 	if bad := notOK([]string{"bool/absent", "bool/a. b (c)", "bool/new"}, got); fmt.Sprint(bad) != "[bool/absent bool/new]" {
-		t.Errorf("not OK: %q", bad)
+		t.Errorf("notOK() = %q", bad)
 	}
 }

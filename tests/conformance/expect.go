@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// met reports whether an output meets an expectation, and if not, how.
+// met returns an error that describes the difference if the output does not meet the expectation.
 func (e expect) met(tests, output string, timestamp int64) error {
 	switch e.mode {
 	case "", "NONE":
@@ -23,7 +23,7 @@ func (e expect) met(tests, output string, timestamp int64) error {
 	case "REGEX", "REGEX_NONE":
 		re, err := regexp.Compile("(?m)" + repeats(e.text))
 		if err != nil {
-			return fmt.Errorf("the expression is not one of Go's: %w", err)
+			return fmt.Errorf("regular expression not supported by Go: %w", err)
 		}
 		return found(re.MatchString(output), e)
 	}
@@ -55,14 +55,14 @@ func (e expect) met(tests, output string, timestamp int64) error {
 
 var manyTimes = regexp.MustCompile(`(\[[^\]]*\]|\\?.)\{(\d{4,5})\}`)
 
-// repeats rewrites X{5555}, which is more than Go's expressions allow, as
-// repetitions of repetitions.
+// repeats rewrites X{5555}, more than Go's regular expressions allow, as a sequence of smaller
+// repetitions.
 func repeats(text string) string {
 	return manyTimes.ReplaceAllStringFunc(text, func(s string) string {
 		m := manyTimes.FindStringSubmatch(s)
 		n, _ := strconv.Atoi(m[2])
 		out := ""
-		if n >= 1000 { // as many times 1000 as fit, without nesting, which is limited, too
+		if n >= 1000 { // as many X{1000} as needed; not nested, because nested repetitions are limited, too
 			out = strings.Repeat(m[1]+"{1000}", n/1000)
 		}
 		return fmt.Sprintf("%s%s{%d}", out, m[1], n%1000)
@@ -82,10 +82,10 @@ func found(yes bool, e expect) error {
 func sameJSON(want, got string) error {
 	var w, g any
 	if err := json.Unmarshal([]byte(want), &w); err != nil {
-		return fmt.Errorf("the expectation is not JSON: %w", err)
+		return fmt.Errorf("invalid JSON in the expectation: %w", err)
 	}
 	if err := json.Unmarshal([]byte(got), &g); err != nil {
-		return fmt.Errorf("no JSON: %w", err)
+		return fmt.Errorf("invalid JSON: %w", err)
 	}
 	if !reflect.DeepEqual(w, g) {
 		return fmt.Errorf("want: %s", want)
@@ -93,7 +93,7 @@ func sameJSON(want, got string) error {
 	return nil
 }
 
-// conversions are those of strftime that are in expected files.
+// conversions are the strftime conversions used in the expected files.
 var conversions = map[byte]string{'H': "15", 'M': "04", 'S': "05", 'Y': "2006", 'm': "01", 'd': "02", 'T': "15:04:05", 'F': "2006-01-02"}
 
 func strftime(format string, t time.Time) string {

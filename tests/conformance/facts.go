@@ -12,43 +12,42 @@ import (
 	"btc/frontend/diag"
 )
 
-// fact is one program and what bpftrace's unit test says of it.
+// fact is one program together with the verdict of bpftrace's unit test on it.
 type fact struct {
 	file, test string
 	line       int
-	fixture    string // class of the test, "" for a plain one
+	fixture    string // class of the test, "" if it has none
 	text       string // the program
 	refused    bool
-	said       string // of the message of the refusal, as far as known
+	said       string // the known part of the error message
 }
 
-// key names a fact in a way that stays when others are added or moved.
+// key returns a name of the fact that does not change when others are added or moved.
 func (f fact) key() string {
 	sum := sha256.Sum256([]byte(f.text))
 	return fmt.Sprintf("%s/%s/%x", f.file, f.test, sum[:4])
 }
 
-// factFile says how one file's test functions state their facts.
+// factFile describes how the test functions of one file state facts.
 type factFile struct {
 	name string
-	// calls returns the rule of each test function.
+	// calls maps each test function to its rule.
 	calls map[string]factRule
-	// syntaxOnly: accepted means that the parser takes the program.
+	// syntaxOnly is set if accepted means accepted by the parser.
 	syntaxOnly bool
-	// wrap makes the program of the text given to the test function.
+	// wrap makes a program of the argument of the test function.
 	wrap func(text string) string
-	// later are faults that bpftrace finds in passes that the tests of this file
-	// do not run. That a script has no probes is one of them everywhere.
+	// later are errors that bpftrace finds in passes that the tests of this file do not run. In all
+	// files, that includes a script without probes.
 	later map[diag.Code]bool
 }
 
-// factRule reads the arguments behind the program: whether it is refused, and
-// what is said.
+// factRule interprets the arguments after the program: whether it is rejected, and with which message.
 type factRule func(args []value) (refused bool, said string)
 
 func accepts([]value) (bool, string) { return false, "" }
 
-// refuses is the rule of functions that take the message.
+// refuses is the rule of functions with the expected message as their argument.
 func refuses(args []value) (bool, string) {
 	for _, a := range args {
 		if a.isString() {
@@ -58,8 +57,7 @@ func refuses(args []value) (bool, string) {
 	return true, ""
 }
 
-// refusedBy reads the message at position n; an empty or missing one means
-// accepted.
+// refusedBy takes the message from argument n; if it is empty or missing, the program is accepted.
 func refusedBy(n int) factRule {
 	return func(args []value) (bool, string) {
 		if n >= len(args) || args[n].isString() && args[n].text == "" {
@@ -69,7 +67,7 @@ func refusedBy(n int) factRule {
 	}
 }
 
-// refusedTag looks for Error{ message }.
+// refusedTag looks for an argument Error{ message }.
 func refusedTag(args []value) (bool, string) {
 	for _, a := range args {
 		if a.kind != valueTagged || a.text != "Error" {
@@ -83,7 +81,7 @@ func refusedTag(args []value) (bool, string) {
 	return false, ""
 }
 
-// refusedUnless takes a truth value among the arguments: false is refused.
+// refusedUnless looks for a bool among the arguments: false means rejected.
 func refusedUnless(args []value) (bool, string) {
 	said, refused := "", false
 	for _, a := range args {
@@ -98,7 +96,7 @@ func refusedUnless(args []value) (bool, string) {
 	return refused, said
 }
 
-// refusedIf takes a number: other than zero is refused.
+// refusedIf looks for a number among the arguments: anything but zero means rejected.
 func refusedIf(args []value) (bool, string) {
 	if len(args) > 0 {
 		if n, ok := args[0].number(); ok {
@@ -108,7 +106,7 @@ func refusedIf(args []value) (bool, string) {
 	return false, ""
 }
 
-// factFiles are the files whose tests say of programs whether they compile.
+// factFiles are the files with tests that state whether programs compile.
 var factFiles = []factFile{
 	{name: "parser", syntaxOnly: true, calls: map[string]factRule{"test": accepts, "test_parse_failure": refuses, "test_macro_parse_failure": refuses}},
 	{name: "type_checker", later: codes(diag.BadConfigKey), calls: map[string]factRule{"test": refusedTag}},
@@ -134,7 +132,7 @@ func codes(list ...diag.Code) map[diag.Code]bool {
 	return set
 }
 
-// inBegin makes a program of an expression or statements.
+// inBegin makes a program of an expression or of statements.
 func inBegin(text string) string {
 	if strings.HasSuffix(text, "}") || strings.HasSuffix(text, ";") {
 		return "begin { " + text + " exit(); }"
@@ -142,11 +140,11 @@ func inBegin(text string) string {
 	return "begin { " + text + "; exit(); }"
 }
 
-// extraction is what one file gave.
+// extraction is the result of reading one file.
 type extraction struct {
-	facts  []fact
-	unread int // calls whose program could not be computed
-	apart  int // facts of a kernel without features, not compared
+	facts   []fact
+	unread  int // calls with a program that could not be evaluated
+	skipped int // facts about a kernel without features, not compared
 }
 
 // extract reads the facts of one file.
@@ -181,7 +179,7 @@ type extractor struct {
 	out     extraction
 }
 
-// test reads TEST(suite, name) { ... } and gives the index of its end.
+// test reads TEST(suite, name) { ... } and returns the index of its end.
 func (x *extractor) test(i int) int {
 	toks := x.eval.toks
 	open := x.eval.match(i + 1)
@@ -198,8 +196,7 @@ func (x *extractor) test(i int) int {
 	return end
 }
 
-// call notes the fact of one call. Before the program there may be the object
-// under test.
+// call records the fact of one call. The object under test may be passed before the program.
 func (x *extractor) call(c call) {
 	args := c.args
 	for len(args) > 0 && !args[0].isString() && len(args) > 1 && args[1].isString() && namesObject(args[0]) {
@@ -217,7 +214,7 @@ func (x *extractor) call(c call) {
 	}
 	f.refused, f.said = x.file.calls[c.name](args[1:])
 	if f.refused && withoutFeatures(x.file.name, args[1:]) {
-		x.out.apart++ // refused for what the kernel lacks, which the loader finds out
+		x.out.skipped++ // rejected because of a missing kernel feature, which in btc is up to the loader
 		return
 	}
 	if x.seen[f.key()] {
@@ -227,7 +224,7 @@ func (x *extractor) call(c call) {
 	x.out.facts = append(x.out.facts, f)
 }
 
-// withoutFeatures reports whether a test takes the kernel's features away.
+// withoutFeatures reports whether a test mocks a kernel without features.
 func withoutFeatures(file string, args []value) bool {
 	for i, a := range args {
 		n, isNumber := a.number()
@@ -238,7 +235,7 @@ func withoutFeatures(file string, args []value) bool {
 	return false
 }
 
-// namesObject reports whether the argument is the object under test, not a program.
+// namesObject reports whether the argument is the object under test rather than a program.
 func namesObject(v value) bool {
 	return v.kind == valueUnknown || v.kind == valueName && strings.Contains(v.text, "bpftrace")
 }

@@ -31,11 +31,11 @@ const factsHead = `# Programs of bpftrace's unit tests on which btc does not agr
 # the others are what btc says (go test -run UnitFacts -update). The list shrinks.
 `
 
-// tally counts one file.
-type tally struct{ agreed, all, unread, apart int }
+// tally counts the facts of one file.
+type tally struct{ agreed, all, unread, skipped int }
 
-// TestUnitFacts compiles the programs of bpftrace's unit tests and compares what
-// is accepted and what is refused.
+// TestUnitFacts compiles the programs in bpftrace's unit tests and compares which ones are accepted and
+// rejected.
 func TestUnitFacts(t *testing.T) {
 	dir := checkout(t)
 	mocked, err := mockTarget()
@@ -44,7 +44,7 @@ func TestUnitFacts(t *testing.T) {
 	}
 	mock, err := mockBTFTarget(dir, t.TempDir())
 	if err != nil {
-		t.Skip("skipped: the tests' own kernel types cannot be made: ", err)
+		t.Skip("skipped: cannot make the kernel types of the tests: ", err)
 	}
 	pattern := regexp.MustCompile(*only)
 	var now []listed
@@ -56,7 +56,7 @@ func TestUnitFacts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := tally{unread: x.unread, apart: x.apart}
+		n := tally{unread: x.unread, skipped: x.skipped}
 		for _, c := range x.facts {
 			if !pattern.MatchString(c.key()) {
 				continue
@@ -67,7 +67,7 @@ func TestUnitFacts(t *testing.T) {
 				tgt = mock
 			}
 			n.all++
-			v := judgeInTime(c, f, tgt)
+			v := compareInTime(c, f, tgt)
 			if v.panicked {
 				t.Errorf("%s: panic on %q:\n%s", c.key(), c.text, v.messages)
 			}
@@ -78,10 +78,10 @@ func TestUnitFacts(t *testing.T) {
 			now = append(now, listed{c.key(), wants(c), v.reason})
 			fmt.Fprintf(&report, "=== %s line %d want %s: %s\n%s\n--- ours\n%s--- theirs\n%s\n", c.key(), c.line, wants(c), v.reason, c.text, v.messages, strings.TrimSpace(c.said))
 		}
-		t.Logf("%-22s %4d of %4d agree (%5.1f %%), %d not read, %d of a kernel without features", f.name, n.agreed, n.all, percent(n.agreed, n.all), n.unread, n.apart)
-		total = tally{total.agreed + n.agreed, total.all + n.all, total.unread + n.unread, total.apart + n.apart}
+		t.Logf("%-22s %4d of %4d agree (%5.1f %%), %d not read, %d about a kernel without features", f.name, n.agreed, n.all, percent(n.agreed, n.all), n.unread, n.skipped)
+		total = tally{total.agreed + n.agreed, total.all + n.all, total.unread + n.unread, total.skipped + n.skipped}
 	}
-	t.Logf("%-22s %4d of %4d agree (%5.1f %%), %d not read, %d of a kernel without features\n%s", "all", total.agreed, total.all, percent(total.agreed, total.all), total.unread, total.apart, ranking(now))
+	t.Logf("%-22s %4d of %4d agree (%5.1f %%), %d not read, %d about a kernel without features\n%s", "all", total.agreed, total.all, percent(total.agreed, total.all), total.unread, total.skipped, ranking(now))
 	writeDetail(t, report.String())
 	compare(t, factsList, factsHead, now, func(key string) bool { return *only == "" || ran[key] }, *update)
 }
@@ -104,19 +104,18 @@ func wants(f fact) string {
 	return "accepted"
 }
 
-// verdict is how a fact fares; reason is empty when btc agrees.
+// verdict is the result of comparing a fact; reason is empty if btc agrees.
 type verdict struct {
 	reason, messages string
 	panicked         bool
 }
 
-// patience is how long one program may take to compile; one that takes longer
-// hangs, as far as the test is concerned.
+// patience is the time limit for compiling one program; after that, it counts as hanging.
 const patience = 10 * time.Second
 
-func judgeInTime(c fact, f factFile, tgt *kernel.Target) verdict {
+func compareInTime(c fact, f factFile, tgt *kernel.Target) verdict {
 	done := make(chan verdict, 1)
-	go func() { done <- judge(c, f, tgt) }()
+	go func() { done <- compareFact(c, f, tgt) }()
 	select {
 	case v := <-done:
 		return v
@@ -125,9 +124,9 @@ func judgeInTime(c fact, f factFile, tgt *kernel.Target) verdict {
 	}
 }
 
-// judge compiles a program. A program that bpftrace refuses and btc does not
-// know how to compile at all is not an agreement.
-func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
+// compareFact compiles a program and compares. A program that bpftrace rejects counts as different if btc
+// rejects it only because it lacks the feature.
+func compareFact(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			v = verdict{reason: fmt.Sprintf("panic: %v", p), messages: string(debug.Stack()), panicked: true}
@@ -143,7 +142,7 @@ func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 		diags = &diag.List{}
 		parse.Script(diag.NewSource(diag.Stdin, c.text), diags)
 	}
-	unsupported, other := faults(diags, f.later)
+	unsupported, other := firstErrors(diags, f.later)
 	switch {
 	case c.refused && other == "" && unsupported != "":
 		v.reason = unsupported
@@ -157,9 +156,9 @@ func judge(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	return v
 }
 
-// faults returns the first fault that is a missing feature and the first that is
-// not, without those that come later.
-func faults(l *diag.List, later map[diag.Code]bool) (unsupported, other string) {
+// firstErrors returns the first error about an unsupported feature and the first other error, without the
+// errors in later.
+func firstErrors(l *diag.List, later map[diag.Code]bool) (unsupported, other string) {
 	for _, d := range l.Sorted() {
 		switch text := string(d.Code) + " " + general(d.Message); {
 		case d.Severity() != diag.Error || later[d.Code] || d.Code == diag.NoProbes:
@@ -184,7 +183,7 @@ var generalisations = []struct {
 	{regexp.MustCompile(`\b\d+\b`), "N"},
 }
 
-// general takes names and numbers out of a message.
+// general replaces the names and numbers in a message.
 func general(s string) string {
 	for _, g := range generalisations {
 		s = g.re.ReplaceAllString(s, g.with)
@@ -192,7 +191,7 @@ func general(s string) string {
 	return s
 }
 
-// theirs is the first message of what bpftrace says, in general form.
+// theirs returns the first message of bpftrace, in general form.
 func theirs(said string) string {
 	said = strings.TrimLeft(said, "\n")
 	if i := strings.Index(said, "ERROR: "); i >= 0 {

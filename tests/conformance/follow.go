@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// ended is a run that has come to its end.
+// ended is the result of a run that has ended.
 type ended struct {
 	text    string // standard output and standard error
 	status  int
-	stopped bool // by the test's time limit
+	stopped bool // by the time limit of the test
 }
 
 var attached = regexp.MustCompile(`(?m)^(?:Attached \d+ probes?|\{"type": "attached_probes".*)\n`)
 
-// watch gathers output and closes attached when the loader says so.
+// watch collects output and closes attached when the loader reports that it is attached.
 type watch struct {
 	mu       sync.Mutex
 	text     bytes.Buffer
 	attached chan struct{}
-	seen     int // bytes of text in which attached need not be looked for any more
+	seen     int // bytes of text that have already been searched for the message
 	once     sync.Once
 }
 
@@ -50,8 +50,8 @@ func (w *watch) String() string {
 	return w.text.String()
 }
 
-// follow runs a test's command until it ends or the test's time is over. AFTER is
-// started in the same directory when the probes are attached.
+// follow runs a test's command until it exits or reaches the time limit of the test. Once the probes
+// are attached, it starts AFTER in the same directory.
 func follow(cmd *exec.Cmd, d definition) (ended, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*slowness()*(attachTimeout+time.Duration(d.timeout)*time.Second))
 	defer cancel()
@@ -76,8 +76,7 @@ func follow(cmd *exec.Cmd, d definition) (ended, error) {
 	return ended{text, cmd.ProcessState.ExitCode(), stopped}, nil
 }
 
-// slowness is how much longer than on a machine of its own a test may take:
-// guests run under emulation, and share the machine.
+// slowness returns the factor for all time limits. Guests are emulated and share the machine.
 func slowness() time.Duration {
 	if os.Getenv(resultVar) != "" {
 		return 5
@@ -85,20 +84,20 @@ func slowness() time.Duration {
 	return 1
 }
 
-// resultVar names the file to which a run inside a guest writes what it found.
+// resultVar names the file to which a run in a guest writes its results.
 const resultVar = "BTC_CONFORMANCE_RESULT"
 
-// quietTime is how long a run that does not say when it is attached is given.
+// quietTime is the time given to a run that does not report when it is attached.
 const quietTime = 1500 * time.Millisecond
 
-// attachTimeout is how long a program may take until its probes are attached, or
-// its list of all probes is printed: long, for a busy machine.
+// attachTimeout is the time limit for attaching the probes, or for printing the list of all probes. It
+// is generous, for busy machines.
 const attachTimeout = 40 * time.Second
 
-// endTimeout is how long a program may take to end when it is told to.
+// endTimeout is the time limit for a program to exit after it was asked to.
 const endTimeout = 8 * time.Second
 
-// await waits for the end of a run, and ends it when its time is over.
+// await waits for a run to end, and ends it at its time limit.
 func await(d definition, cmd *exec.Cmd, w *watch, done <-chan error) (stopped bool) {
 	group := cmd.Process.Pid
 	limit := attachTimeout * slowness()
@@ -131,7 +130,7 @@ func await(d definition, cmd *exec.Cmd, w *watch, done <-chan error) (stopped bo
 	return true
 }
 
-// rest starts AFTER and waits for the end or the time limit.
+// rest starts AFTER and waits for the end of the run or its time limit.
 func rest(d definition, dir string, done <-chan error) (stopped, over bool) {
 	if a := d.needs["AFTER"]; a != "" {
 		after := exec.Command("bash", "-c", a)

@@ -11,8 +11,8 @@ import (
 	"btc/frontend/parse"
 )
 
-// TestFormatFacts formats every program of the unit facts that parses: the result
-// parses, keeps the comments, and formatting it again changes nothing.
+// TestFormatFacts formats every program of the unit facts that parses. The result must parse, keep all
+// comments, and not change when it is formatted again.
 func TestFormatFacts(t *testing.T) {
 	dir := checkout(t)
 	n := 0
@@ -47,7 +47,7 @@ func TestFormatFacts(t *testing.T) {
 	t.Logf("%d programs", n)
 }
 
-// parseOnly returns nil for a text with errors.
+// parseOnly returns nil for a program with errors.
 func parseOnly(text string) *ast.Script {
 	diags := new(diag.List)
 	s := parse.Script(diag.NewSource("x.bt", text), diags)

@@ -24,16 +24,15 @@ var kernels = flag.String("kernel", "", "boot only kernels that match this regul
 
 var disk = flag.String("disk", "../../build/oracle/root.ext4", "image that is the root of guests")
 
-// TestProbesGuest runs the runtime tests that need kprobes or fentry on kernels
-// that have them. What needs neither runs on this machine (TestProbes).
+// TestProbesGuest runs the runtime tests that need kprobes or fentry in guests that have them. The
+// others run on this machine (TestProbes).
 func TestProbesGuest(t *testing.T) { inGuests(t, "TestProbes", "probe", probesHead) }
 
-// TestEngineGuest does the same under bpftrace's own engine. Its image must have
-// python3 and ps.
+// TestEngineGuest does the same with bpftrace's own engine. The guest's image needs python3 and ps.
 func TestEngineGuest(t *testing.T) { inGuests(t, "TestEngine", "engine", engineHead) }
 
-// inGuests runs a test of this package in virtual machines, each in one boot, and
-// compares what it finds with the list called after the kernel.
+// inGuests runs a test of this package in virtual machines, with one boot per kernel, and compares the
+// results with the list of the kernel.
 func inGuests(t *testing.T, test, list, head string) {
 	tests := checkout(t)
 	if testing.Short() {
@@ -85,7 +84,7 @@ func inGuests(t *testing.T, test, list, head string) {
 // guestDriver is testdata/engine.py in a guest.
 const guestDriver = "/engine.py"
 
-// guest runs the tests in a virtual machine and gives the files they leave.
+// guest runs the tests in a virtual machine and returns the files that they wrote.
 func guest(t *testing.T, c vm.Config) map[string]string {
 	t.Helper()
 	c.OutTar = filepath.Join(t.TempDir(), "out.tar")
@@ -120,15 +119,15 @@ func guest(t *testing.T, c vm.Config) map[string]string {
 	return files
 }
 
-// guestSkipped is a test that found nothing to do in the guest.
+// guestSkipped is a test that had nothing to do in the guest.
 var guestSkipped = regexp.MustCompile(`(?m): (skipped: .*)$`)
 
-// compareGuest holds what a guest found against a list.
+// compareGuest compares the results of a guest with a list.
 func compareGuest(t *testing.T, list, head string, files map[string]string) {
 	t.Helper()
 	result, ok := files["result"]
 	if !ok {
-		t.Fatal("the guest has left no result")
+		t.Fatal("guest wrote no results")
 	}
 	writeDetail(t, files["detail"])
 	var now []listed
@@ -143,8 +142,8 @@ func compareGuest(t *testing.T, list, head string, files map[string]string) {
 	compare(t, list, head, now, func(key string) bool { return ran[key] }, *update)
 }
 
-// writeResult is the guest's side: a line for each test that ran, with kind and
-// reason when it failed.
+// writeResult writes the results in the guest: one line per test, with the kind and the reason of a
+// failure.
 func writeResult(t *testing.T, path string, now []listed, ran map[string]bool) {
 	t.Helper()
 	var b strings.Builder

@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// listed is one line of a list of what does not agree: key, what is expected,
-// and why not.
+// listed is one line of a list of differences: the key, the expected result, and the reason for the
+// difference.
 type listed struct {
 	key, want, reason string
 }
 
-// readList reads a list: three columns split by tabs; # begins a comment line.
+// readList reads a list of three columns separated by tabs. Lines that begin with # are comments.
 func readList(path string) (map[string]listed, error) {
 	f, err := os.Open(path)
 	if os.IsNotExist(err) {
@@ -43,8 +43,8 @@ func readList(path string) (map[string]listed, error) {
 	return out, lines.Err()
 }
 
-// compare compares the current differences with the list at path. With update the list is rewritten; reasons given by
-// hand, which begin with "=", are kept.
+// compare compares the current differences with the list at path. With update, it rewrites the list,
+// but keeps reasons that were written by hand; these begin with "=".
 func compare(t *testing.T, path, head string, now []listed, ran func(key string) bool, update bool) {
 	t.Helper()
 	old, err := readList(path)
@@ -61,12 +61,12 @@ func compare(t *testing.T, path, head string, now []listed, ran func(key string)
 	for _, l := range now {
 		current[l.key] = true
 		if _, ok := old[l.key]; !ok {
-			t.Errorf("%s: no longer agrees: want %s: %s", l.key, l.want, l.reason)
+			t.Errorf("%s: new difference: want %s: %s", l.key, l.want, l.reason)
 		}
 	}
 	for key := range old {
 		if !current[key] && ran(key) {
-			t.Errorf("%s agrees now; -update takes it from %s", key, path)
+			t.Errorf("%s agrees now; run with -update to remove it from %s", key, path)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func writeList(path, head string, now []listed, old map[string]listed, ran func(
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// ranking counts reasons, the most frequent first.
+// ranking counts the reasons and sorts them by frequency.
 func ranking(now []listed) string {
 	count := map[string]int{}
 	for _, l := range now {

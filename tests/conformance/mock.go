@@ -15,11 +15,10 @@ import (
 	"btc/targets/targetfile"
 )
 
-// embeddedTarget is the file that the compiler embeds.
+// embeddedTarget is the target file that is embedded in the compiler.
 const embeddedTarget = "../../ir/kernel/default_x86_64.target"
 
-// The names that bpftrace's unit tests give their kernel, beside those that a
-// kernel has.
+// The names that bpftrace's unit tests mock, in addition to those of a real kernel.
 var (
 	mockFuncs = []targetfile.Func{
 		{Name: "f", Traceable: true}, {Name: "k", Traceable: true}, {Name: "main", Traceable: true},
@@ -43,7 +42,7 @@ func mockEvent(category, name string, fields ...string) targetfile.Event {
 	return ev
 }
 
-// mockTarget is the embedded target with the mock's functions and tracepoints.
+// mockTarget returns the embedded target with the mocked functions and tracepoints added.
 func mockTarget() (*kernel.Target, error) {
 	b, err := os.ReadFile(embeddedTarget)
 	if err != nil {
@@ -66,7 +65,7 @@ func mockTarget() (*kernel.Target, error) {
 	return made(data)
 }
 
-// contents reads a whole target file.
+// contents decodes a whole target file.
 func contents(b []byte) (*targetfile.Data, error) {
 	f, err := targetfile.Open(b)
 	if err != nil {
@@ -124,15 +123,15 @@ func made(data *targetfile.Data) (*kernel.Target, error) {
 	return kernel.New(b)
 }
 
-// mockTypes are declarations that the mock kernel has beside the C source of the
-// checkout: the type of its raw tracepoint.
+// mockTypes are declarations of the mock kernel that are not in the C source of the checkout: the type
+// of its raw tracepoint.
 const mockTypes = `
 typedef void (*btf_trace_event_rt)(void *, long);
 btf_trace_event_rt event_rt_type;
 `
 
-// mockBTFTarget is the kernel of the tests that bring type information of their
-// own: the checkout's tests/data/data_source.c, compiled with gcc.
+// mockBTFTarget returns the kernel for tests with BTF of their own: the checkout's
+// tests/data/data_source.c, compiled with gcc.
 func mockBTFTarget(tests, dir string) (*kernel.Target, error) {
 	src, err := os.ReadFile(filepath.Join(tests, "data", "data_source.c"))
 	if err != nil {
@@ -152,7 +151,7 @@ func mockBTFTarget(tests, dir string) (*kernel.Target, error) {
 	defer f.Close()
 	section := f.Section(".BTF")
 	if section == nil {
-		return nil, fmt.Errorf("gcc -gbtf writes no BTF")
+		return nil, fmt.Errorf("gcc -gbtf wrote no BTF")
 	}
 	raw, err := section.Data()
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// shell runs the tests that need probes, other programs or a command line, with
-// the adapter (./bpftrace) in the place of bpftrace.
+// shell runs the tests that need probes, other programs or a command line, with the adapter
+// (./bpftrace) in place of bpftrace.
 type shell struct {
 	dir     string // working directory: testprogs, testlibs, runtime
 	adapter string // path of the program called bpftrace
 	using   sync.Map
 }
 
-// hold keeps other tests from running the programs that this one runs: a probe
-// sees every process of its program.
+// hold locks the programs that this test runs, so that no other test runs them: a probe sees all
+// processes of its program.
 func (s *shell) hold(d definition) (release func()) {
 	names := map[string]bool{}
 	for _, m := range ownProgram.FindAllStringSubmatch(strings.Join(append(d.befores, d.prog, d.needs["RUN"], d.needs["AFTER"]), " "), -1) {
@@ -34,7 +34,7 @@ func (s *shell) hold(d definition) (release func()) {
 		names[name] = true
 	}
 	var held []*sync.Mutex
-	for _, name := range slices.Sorted(maps.Keys(names)) { // one order for all: no deadlock
+	for _, name := range slices.Sorted(maps.Keys(names)) { // always in the same order, to avoid deadlocks
 		m, _ := s.using.LoadOrStore(name, &sync.Mutex{})
 		m.(*sync.Mutex).Lock()
 		held = append(held, m.(*sync.Mutex))
@@ -46,7 +46,7 @@ func (s *shell) hold(d definition) (release func()) {
 	}
 }
 
-// command is what the test runs.
+// command returns the command line of the test.
 func (s *shell) command(d definition) string {
 	if run := d.needs["RUN"]; run != "" {
 		return strings.ReplaceAll(run, "{{BPFTRACE}}", s.adapter)
@@ -60,15 +60,15 @@ func (s *shell) command(d definition) string {
 
 func (d definition) json() bool { return len(d.expects) > 0 && d.expects[0].mode == "JSON" }
 
-// alone reports whether a test looks for processes or programs of the whole
-// machine, so that no other may run beside it.
+// alone reports whether a test looks at processes or programs of the whole machine, so that no other
+// test may run at the same time.
 func (d definition) alone() bool {
 	return wholeMachine.MatchString(d.prog + d.needs["RUN"] + d.needs["AFTER"])
 }
 
 var wholeMachine = regexp.MustCompile(`\b(pidof|pkill|killall|bpftool)\b|usdt:\*|fentry:bpf|/tmp/bpftrace-file`)
 
-// run carries a test out and compares.
+// run runs a test and compares its output.
 func (s *shell) run(d definition) (o outcome) {
 	defer s.hold(d)()
 	before, err := s.before(d)
@@ -104,8 +104,8 @@ func (s *shell) sh(command string) *exec.Cmd {
 	return c
 }
 
-// started is a program of a BEFORE; pid is that of the process which bears its
-// name, a descendant of cmd where a wrapper starts it.
+// started is a program of a BEFORE. pid is the process that has its name: a descendant of cmd if a
+// wrapper starts it.
 type started struct {
 	cmd *exec.Cmd
 	pid int
@@ -116,7 +116,7 @@ func (p started) stop() {
 	p.cmd.Wait()
 }
 
-// before starts the programs of BEFORE and waits until they are what they will be.
+// before starts the programs of BEFORE and waits until each has become the expected process.
 func (s *shell) before(d definition) ([]started, error) {
 	var all []started
 	for _, b := range d.befores {
@@ -134,7 +134,7 @@ func (s *shell) before(d definition) ([]started, error) {
 		p := started{cmd: cmd}
 		for end := time.Now().Add(5 * time.Second); p.pid == 0; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
-				return append(all, p), fmt.Errorf("BEFORE %s: no process %s", b, name)
+				return append(all, p), fmt.Errorf("BEFORE %s: no process named %s", b, name)
 			}
 			p.pid = named(cmd.Process.Pid, name[:min(len(name), 15)])
 		}
@@ -143,7 +143,7 @@ func (s *shell) before(d definition) ([]started, error) {
 	return all, nil
 }
 
-// named finds the process called name, pid or one below it.
+// named returns the process called name: pid or one of its descendants.
 func named(pid int, name string) int {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err == nil && strings.TrimSpace(string(comm)) == name {
@@ -159,15 +159,15 @@ func named(pid int, name string) int {
 	return 0
 }
 
-// trace runs the test's command until it ends or its time is over.
+// trace runs the test's command until it exits or reaches its time limit.
 func (s *shell) trace(d definition, line string) (ended, error) {
 	cmd := exec.Command("bash", "-c", line)
 	cmd.Dir = s.dir
-	if strings.Contains(line, "tail -n +2") { // of what bpftrace says to its test runner
+	if strings.Contains(line, "tail -n +2") { // the test removes a line that bpftrace prints for its test runner
 		cmd.Env = append(cmd.Env, "__BPFTRACE_NOTIFY_PROBES_ATTACHED=1")
 	}
 	return follow(cmd, d)
 }
 
-// ownProgram finds the names of the tests' programs and libraries in a command.
+// ownProgram matches the names of the tests' programs and libraries in a command.
 var ownProgram = regexp.MustCompile(`(?:\./)?(test(?:progs|libs)/[\w./-]+)`)

@@ -18,8 +18,8 @@ const probesHead = `# Runtime tests of bpftrace that need probes, other programs
 # list shrinks.
 `
 
-// The directories with what was built before, for machines without compilers: the
-// adapter and its programs, and the tests' programs.
+// The directories of prebuilt files, for machines without compilers: the adapter with its programs, and
+// the tests' programs.
 const (
 	adapterVar = "BTC_CONFORMANCE_ADAPTER"
 	progsVar   = "BTC_CONFORMANCE_PROGRAMS"
@@ -37,7 +37,7 @@ func TestProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	pattern := regexp.MustCompile(*only)
-	var beside, alone []definition
+	var parallel, alone []definition
 	ran := map[string]bool{}
 	skipped := map[string]int{}
 	for _, d := range all {
@@ -52,14 +52,14 @@ func TestProbes(t *testing.T) {
 		if d.alone() {
 			alone = append(alone, d)
 		} else {
-			beside = append(beside, d)
+			parallel = append(parallel, d)
 		}
 	}
-	outcomes := inParallel(beside, s.run)
+	outcomes := inParallel(parallel, s.run)
 	for _, d := range alone {
 		outcomes = append(outcomes, s.run(d))
 	}
-	tests := append(beside, alone...)
+	tests := append(parallel, alone...)
 	now := tabulate(t, tests, outcomes, outcome.said, s.command)
 	for why, n := range skipped {
 		t.Logf("not run: %d: %s", n, why)
@@ -72,7 +72,7 @@ func TestProbes(t *testing.T) {
 	compare(t, "testdata/probe-failures.txt", fmt.Sprintf(probesHead, "this machine's kernel"), now, func(key string) bool { return ran[key] }, *update)
 }
 
-// said classes a failure by the messages in the output.
+// said classifies a failure by the messages in the output.
 func (o outcome) said() (kind, reason string) {
 	if strings.HasPrefix(o.failure.Error(), "panic") || strings.Contains(o.output, "panic:") || strings.Contains(o.output, "BUG:") {
 		return "panic", "panic"
@@ -91,7 +91,7 @@ var (
 	saidError   = regexp.MustCompile(`(?m)^(?:\S*:\d+:\d+(?:-\d+)?: )?ERROR: (.*)$`)
 )
 
-// newShell builds the adapter and the tests' programs, unless they are given.
+// newShell builds the adapter and the tests' programs, unless they were built before.
 func newShell(t *testing.T, tests string) *shell {
 	t.Helper()
 	dir, progs := os.Getenv(adapterVar), os.Getenv(progsVar)
@@ -130,7 +130,7 @@ var kernelCode = regexp.MustCompile(`(?i)\b(?:(?:k|kr|f|fr|fentry|fexit|kfunc|kr
 // debugfs is where some tests look for tracefs.
 const debugfs = "/sys/kernel/debug/tracing"
 
-// listed is what a test wants to see in a list of probes.
+// listed returns what a test expects in a list of probes.
 func (d definition) listed() string {
 	run := d.needs["RUN"]
 	if !strings.Contains(run, " -l") && !strings.Contains(run, " --list") {
@@ -145,7 +145,7 @@ func (d definition) listed() string {
 	return text
 }
 
-// scripts are the strings of the scripts that a command names.
+// scripts returns the sources of the scripts named by a command.
 func (s *shell) scripts(command string) string {
 	text := ""
 	for _, name := range scriptFile.FindAllString(command, -1) {
@@ -157,8 +157,7 @@ func (s *shell) scripts(command string) string {
 
 var scriptFile = regexp.MustCompile(`runtime/scripts/[\w.]+`)
 
-// unmet names what a test needs and this machine does not have, or why it says
-// nothing about btc.
+// unmet returns what a test needs and this machine lacks, or why the test says nothing about btc.
 func (s *shell) unmet(d definition) string {
 	text := d.prog + " " + d.needs["RUN"]
 	for _, m := range ownProgram.FindAllStringSubmatch(strings.Join(append(d.befores, text, d.needs["AFTER"]), " "), -1) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// source is a file of unit tests as the reader of facts meets them.
+// source is a file of unit tests with all forms that the extraction reads.
 const source = `
 #define IGNORED "("
 /* test("no") */
@@ -34,7 +34,7 @@ TEST_F(WithBTF, loops)
 }
 `
 
-// TestExtract checks which programs are found, and what is said of them.
+// TestExtract checks which programs are extracted, with which verdicts.
 func TestExtract(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "type_checker.cpp"), []byte(source), 0o600); err != nil {
@@ -58,12 +58,12 @@ func TestExtract(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("facts:\n%q\nwant\n%q", got, want)
 	}
-	if x.unread != 1 || x.apart != 1 {
-		t.Errorf("%d not read, %d apart, want one of each", x.unread, x.apart)
+	if x.unread != 1 || x.skipped != 1 {
+		t.Errorf("unread = %d, skipped = %d, want 1 and 1", x.unread, x.skipped)
 	}
 }
 
-// TestDefinitions checks the form of runtime tests and which of them are run.
+// TestDefinitions checks how runtime tests are parsed and which of them are run.
 func TestDefinitions(t *testing.T) {
 	defs, err := parseDefinitions("call", `# comment
 NAME one
@@ -82,14 +82,14 @@ EXPECT_NONE 2
 	}
 	one, two := defs[0], defs[1]
 	if one.prog != "i:ms:1 { printf(\"a:b {%d}\\n\", 1);\nexit(); }" || one.expects[0].text != "a\nb" || one.timeout != 2 {
-		t.Errorf("%+v", one)
+		t.Errorf("defs[0] = %+v", one)
 	}
 	if !one.selfContained() || two.selfContained() {
-		t.Errorf("self-contained: %v and %v, want the first only", one.selfContained(), two.selfContained())
+		t.Errorf("selfContained() = %v, %v, want true, false", one.selfContained(), two.selfContained())
 	}
 }
 
-// TestExpectations checks how outputs are compared.
+// TestExpectations checks how outputs are compared with expectations.
 func TestExpectations(t *testing.T) {
 	tests := []struct {
 		e      expect
@@ -105,13 +105,13 @@ func TestExpectations(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if err := tt.e.met("", tt.output, -1); (err == nil) != tt.met {
-			t.Errorf("%+v on %q: %v", tt.e, tt.output, err)
+			t.Errorf("%+v.met(%q) = %v", tt.e, tt.output, err)
 		}
 	}
 }
 
-// TestWatch checks that the word of attaching is seen however the output is cut,
-// and that a long output does not cost its length with each piece.
+// TestWatch checks that the message is found no matter how the output is split into writes, and that
+// the cost of a write does not grow with the length of the output so far.
 func TestWatch(t *testing.T) {
 	w := &watch{attached: make(chan struct{})}
 	for range 50_000 {
@@ -122,12 +122,12 @@ func TestWatch(t *testing.T) {
 	}
 	select {
 	case <-w.attached:
-		t.Error("attached before the line has ended")
+		t.Error("attached before the end of the line")
 	default:
 	}
 	w.Write([]byte("bes\nx"))
 	<-w.attached
 	if unread := len(w.String()) - w.seen; unread != len("x") {
-		t.Errorf("%d bytes are looked at again", unread)
+		t.Errorf("%d bytes are searched again", unread)
 	}
 }

@@ -17,20 +17,20 @@ import (
 
 // runner runs runtime tests.
 type runner struct {
-	tests  string // of the checkout; the working directory of each run
+	tests  string // directory tests/ of the checkout; the working directory of each run
 	dir    string // for objects
-	btrun  string // the loader, under the name that tests expect to see
+	btrun  string // the loader, under the name that the tests expect
 	target *kernel.Target
 }
 
-// outcome is what one test gave.
+// outcome is the result of one test.
 type outcome struct {
-	failure error      // nil: as expected
-	refused *diag.List // not nil: the script did not compile
+	failure error      // nil if as expected
+	refused *diag.List // not nil if the script did not compile
 	output  string
 }
 
-// run compiles a test's program, runs it, and compares.
+// run compiles and runs the program of a test, and compares its output.
 func (r *runner) run(d definition) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +72,7 @@ func (d definition) exact() bool {
 	return len(d.expects) > 0 && (d.expects[0].mode == "FILE" || d.expects[0].mode == "JSON")
 }
 
-// check compares output and status.
+// check compares the output and the exit status with the expectations.
 func (r *runner) check(d definition, output string, status int, stopped bool) error {
 	for _, e := range d.expects {
 		if err := e.met(r.tests, output, d.timestamp); err != nil {
@@ -82,14 +82,14 @@ func (r *runner) check(d definition, output string, status int, stopped bool) er
 	switch {
 	case stopped:
 	case d.willFail && status == 0:
-		return fmt.Errorf("want a failure")
+		return fmt.Errorf("exit status 0, want a failure")
 	case !d.willFail && status != d.status:
 		return fmt.Errorf("exit status %d, want %d", status, d.status)
 	}
 	return nil
 }
 
-// trace runs the loader on an object until it ends or the test's time is over.
+// trace runs the loader on an object until it exits or reaches the time limit of the test.
 func (r *runner) trace(d definition, object string) (ended, error) {
 	args := []string{object}
 	if d.json() {

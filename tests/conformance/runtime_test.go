@@ -25,8 +25,8 @@ const runtimeHead = `# Runtime tests of bpftrace that need only timers and the p
 # with = was given by hand and stays. The list shrinks.
 `
 
-// TestRuntime runs bpftrace's runtime tests that need no other program, on this
-// machine's kernel.
+// TestRuntime runs those of bpftrace's runtime tests that need no other program, on the kernel of this
+// machine.
 func TestRuntime(t *testing.T) {
 	tests := checkout(t)
 	if os.Geteuid() != 0 {
@@ -60,8 +60,8 @@ func TestRuntime(t *testing.T) {
 	compare(t, runtimeList, runtimeHead, now, func(key string) bool { return ran[key] }, *update)
 }
 
-// tabulate logs how many tests of each file pass, writes what the others gave
-// where -detail says, and lists them with kind and reason.
+// tabulate logs how many tests of each file pass, writes the output of the others to the file of
+// -detail, and lists them with kind and reason.
 func tabulate(t *testing.T, tests []definition, outcomes []outcome, class func(outcome) (kind, reason string), shown func(definition) string) (now []listed) {
 	t.Helper()
 	var report strings.Builder
@@ -87,8 +87,7 @@ func tabulate(t *testing.T, tests []definition, outcomes []outcome, class func(o
 	return now
 }
 
-// newRunner builds the loader. Tests ask for the name of the process: it is the
-// one they know.
+// newRunner builds the loader, under the process name that the tests expect.
 func newRunner(t *testing.T, tests string) *runner {
 	t.Helper()
 	dir := t.TempDir()
@@ -103,13 +102,12 @@ func newRunner(t *testing.T, tests string) *runner {
 	return &runner{tests: tests, dir: dir, btrun: btrun, target: tgt}
 }
 
-// timedRuns is how often such a case may try: on a busy machine the timer goes
-// off again before the end of the first turn is seen, with bpftrace as with us.
+// timedRuns is the number of attempts for such a case. On a busy machine the timer may fire again
+// before the end of the first iteration is seen, with bpftrace as well.
 const timedRuns = 8
 
-// all runs the cases in parallel, but alone those that are right only while
-// nothing delays the end behind a timer of a millisecond: the ones with a clock
-// of their own.
+// all runs the cases in parallel, except those that are only correct if the end is not delayed by more
+// than the millisecond of a timer. It runs these alone.
 func (r *runner) all(cases []definition) []outcome {
 	timed := func(d definition) bool { return d.variable("BPFTRACE_DUMMY_TS_MAP") != "" }
 	out := inParallel(cases, func(d definition) outcome {
@@ -126,7 +124,7 @@ func (r *runner) all(cases []definition) []outcome {
 	return out
 }
 
-// inParallel runs the cases, a few at a time: most of a run is waiting.
+// inParallel runs the cases several at a time, because they mostly wait.
 func inParallel(cases []definition, run func(definition) outcome) []outcome {
 	out := make([]outcome, len(cases))
 	next := make(chan int)
@@ -148,7 +146,7 @@ func inParallel(cases []definition, run func(definition) outcome) []outcome {
 	return out
 }
 
-// unmet names what a test needs and this machine does not have.
+// unmet returns what a test needs and this machine lacks.
 func unmet(d definition) string {
 	if arch, ok := d.needs["ARCH"]; ok && !hasArch(arch) {
 		return "ARCH " + arch
@@ -174,7 +172,7 @@ func unmet(d definition) string {
 	return ""
 }
 
-// older compares versions such as 6.1 and 6.12.3-x by their first two numbers.
+// older compares the first two numbers of versions such as 6.1 and 6.12.3-x.
 func older(a, b string) bool {
 	var v, w [2]int
 	fmt.Sscanf(a, "%d.%d", &v[0], &v[1])
@@ -182,7 +180,7 @@ func older(a, b string) bool {
 	return v[0] < w[0] || v[0] == w[0] && v[1] < w[1]
 }
 
-// hasArch reads ARCH a|b|!c for x86_64, little endian.
+// hasArch evaluates ARCH a|b|!c for little-endian x86_64.
 func hasArch(list string) bool {
 	only, any := false, false
 	for _, a := range strings.Split(list, "|") {
@@ -199,7 +197,7 @@ func hasArch(list string) bool {
 	return any || !only
 }
 
-// class says what kind of failure it is and why.
+// class returns the kind of a failure and its reason.
 func (o outcome) class() (kind, reason string) {
 	switch {
 	case o.refused == nil && strings.HasPrefix(o.failure.Error(), "panic"):
@@ -209,7 +207,7 @@ func (o outcome) class() (kind, reason string) {
 	case o.refused == nil:
 		return "output", "output"
 	}
-	unsupported, other := faults(o.refused, nil)
+	unsupported, other := firstErrors(o.refused, nil)
 	if unsupported == "" {
 		unsupported = other
 	}

@@ -18,8 +18,8 @@ import (
 
 var testProbe = regexp.MustCompile(`(?m)^test:(\S+)`)
 
-// TestSelf runs bpftrace's tests in its own language (tests/self): each test
-// probe of each file must pass, and none may be left out.
+// TestSelf runs bpftrace's tests in its own language (tests/self). Each test probe of each file must
+// run and pass.
 func TestSelf(t *testing.T) {
 	dir := checkout(t)
 	if os.Geteuid() != 0 {

@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# testprogs.sh CHECKOUT DIR: builds the programs and libraries that bpftrace's
-# runtime tests trace, from a checkout of bpftrace, into DIR/testprogs and
-# DIR/testlibs, and links DIR/runtime and DIR/data to the checkout's. Tests run
-# with DIR as their working directory.
+# testprogs.sh CHECKOUT DIR: builds the programs and libraries that bpftrace's runtime tests trace from
+# a checkout of bpftrace, in DIR/testprogs and DIR/testlibs, and links DIR/runtime and DIR/data to
+# those of the checkout. Tests use DIR as their working directory.
 #
-# Needs gcc; g++, go, rustc, objcopy, dwp and zip for single programs. What could
-# not be built is named on stderr in one line each, which is no failure: the
-# tests that need it are then skipped. DIR/built says that all was tried.
+# Needs gcc, and g++, go, rustc, objcopy, dwp and zip for some programs. What cannot be built is
+# reported on stderr in one line each, which is not an error: the tests that need it are skipped.
+# DIR/built marks that everything has been tried.
 set -uo pipefail
 [ $# = 2 ] || { echo "usage: testprogs.sh CHECKOUT DIR" >&2; exit 2; }
 src=$(cd "$1/tests" && pwd) || exit 1
@@ -25,10 +24,10 @@ export flags
 
 lib() {
 	gcc -g -O0 -w -fPIC -shared -I"$src/include" -o "$out/testlibs/lib$1.so" "$src/testlibs/$1.c" &&
-		chmod -x "$out/testlibs/lib$1.so" # a library need not be executable to be traced
+		chmod -x "$out/testlibs/lib$1.so" # tracing a library does not require the execute permission
 }
 
-# program FILE: the position dependent and the independent form.
+# program FILE: builds a position-dependent and a position-independent executable.
 program() {
 	local name=${1##*/} cc=gcc own=$flags libs=
 	case $name in *.cpp) cc=g++ ;; esac
@@ -61,8 +60,8 @@ export -f flat
 try false.bin flat
 try archive.zip zip -q -0 -j archive.zip true
 
-# separate PROGRAM DIRECTORY: the program without debug information, and the file
-# that holds it.
+# separate PROGRAM DIRECTORY: creates the program without debug information, and a file with its debug
+# information.
 separate() {
 	objcopy --only-keep-debug "$1" "$2/$1-stripped.debug" && objcopy --strip-debug "$1" "$1-stripped" &&
 		objcopy --remove-section=.gnu_debuglink --add-gnu-debuglink="$2/$1-stripped.debug" "$1-stripped"
@@ -70,7 +69,7 @@ separate() {
 try uprobe_test-stripped separate uprobe_test external_debug
 try uprobe_separate_debug-stripped separate uprobe_separate_debug .debug
 
-# Debug information split off by the compiler, as files and as one package.
+# Debug information split off by the compiler, as separate files and as one package.
 split() { (cd "external_debug/$1" && gcc -g -O0 -w -gsplit-dwarf -o uprobe_test-split "$src/testprogs/uprobe_test.c"); }
 package() {
 	split dwp && (cd external_debug/dwp && "$(command -v llvm-dwp || echo dwp)" -e uprobe_test-split -o uprobe_test-split.dwp && rm -f ./*.dwo)

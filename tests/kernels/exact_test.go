@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// exactParts are probes that interrupt each other: a system call's work, what
-// timers and softirqs do meanwhile, and what all of them call, each by kprobe and
-// by fentry. (Kprobes share a busy count with each other; fentry programs do not.)
+// exactParts are probes that interrupt each other, as kprobe and as fentry: on the work of a system
+// call, on the timers and softirqs that interrupt it, and on functions that all of these call. (Kprobes
+// on one CPU share a busy flag; fentry programs do not.)
 var exactParts = []string{
 	"kprobe:vfs_write", "kretprobe:vfs_write", "fentry:vfs_write", "fexit:vfs_write",
 	"kprobe:try_to_wake_up", "fentry:try_to_wake_up", "fexit:try_to_wake_up",
@@ -18,10 +18,9 @@ var exactParts = []string{
 	"profile:hz:499", "rawtracepoint:softirq_entry", "tracepoint:irq:softirq_exit", "rawtracepoint:hrtimer_expire_entry",
 }
 
-// TestExact has four CPUs make these events at once; each program counts in maps
-// that all share and in one of its own, and what is shared must be the sum. (The
-// emulation interrupts a CPU between blocks of instructions only: what needs an
-// interrupt within one is for tests/run, on a real CPU.)
+// TestExact triggers these events on four CPUs at once. Each program counts in shared maps and in a map
+// of its own; the shared count must be the sum of the others. (QEMU interrupts an emulated CPU only
+// between blocks of instructions. Interrupts within a block are tested by tests/run, on a real CPU.)
 func TestExact(t *testing.T) {
 	var script strings.Builder
 	for i, probe := range exactParts {
@@ -43,7 +42,7 @@ kill -INT $tracer
 wait $tracer
 cat /tmp/out
 `)
-	// number is what stands after a prefix at the start of a line.
+	// number returns the number after a prefix at the start of a line.
 	number := func(prefix string) int {
 		_, rest, _ := strings.Cut("\n"+out, "\n"+prefix)
 		end := strings.IndexFunc(rest, func(r rune) bool { return r != ' ' && (r < '0' || r > '9') })
@@ -63,7 +62,7 @@ cat /tmp/out
 		"hist() with a key": "@hist[1]:\n[4, 8) ", "stats() with a key": "@stats[1]: { .count = ",
 	} {
 		if got := number(prefix); got != want {
-			t.Errorf("%s is %d, its parts are %d", name, got, want)
+			t.Errorf("%s = %d, want %d, the sum of its parts", name, got, want)
 		}
 	}
 	t.Logf("%d events", want)

@@ -2,24 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # getkernels.sh [DIR] [NAME...]: fetches the Debian kernels to test on.
 #
-# DIR (default build/kernels) receives, for each of 5.10 6.1 6.12 sid (x86_64),
-# 6.1-arm64 sid-arm64 (and 6.12-riscv64, sid-riscv64, 6.12-arm64, 6.1-rt, 6.12-rt,
-# 6.12-full, 6.12-full-arm64 when they are asked for by name: rt is the kernel with
-# PREEMPT_RT; full is the kernel for real machines, with all drivers; riscv64 has no other),
-#   NAME/vmlinux       the unpacked kernel; on other architectures than x86_64 NAME/Image
-#   NAME/vmlinux.btf   its type information, as /sys/kernel/btf/vmlinux
+# DIR (default build/kernels) receives the following files for each of 5.10 6.1 6.12 sid (x86_64),
+# 6.1-arm64 and sid-arm64. The kernels 6.12-riscv64, sid-riscv64, 6.12-arm64, 6.1-rt, 6.12-rt,
+# 6.12-full and 6.12-full-arm64 are only fetched if named. (rt is the kernel with PREEMPT_RT; full is
+# the kernel for real machines, with all drivers, the only one on riscv64.)
+#   NAME/vmlinux       the uncompressed kernel; NAME/Image on architectures other than x86_64
+#   NAME/vmlinux.btf   its BTF, as in /sys/kernel/btf/vmlinux
 #   NAME/config        its configuration
 #   NAME/release       its "uname -r"
-#   NAME/modules       some of its modules (modules_of below), unpacked, with all that
-#                      they need: NAME.ko, NAME.btf, order (of loading)
-#   NAME/busybox       other architectures than x86_64: the static busybox of the guests
-# and, when one of them is for arm64,
+#   NAME/modules       some of its modules (modules_of below), uncompressed, with all that
+#                      they depend on: NAME.ko, NAME.btf, order (the load order)
+#   NAME/busybox       on architectures other than x86_64: the static busybox for the guests
+# and, if one of them is for arm64,
 #   bpftool-arm64      bpftool and its libraries for the guests (lib)
-# Packages come from where this machine's apt gets its own; apt's state is not
-# touched. A kernel that is there already is kept: remove its directory to renew it.
-# A kernel that cannot be had is named with the reason, and the exit status is 1.
-# Needs: apt, dpkg-deb, go, zstd, lz4, xz; about 25 MB of downloads a kernel, 115 MB
-# one of riscv64, which has no kernel for clouds.
+# The packages come from the sources of this machine's apt; apt's state is not changed. Existing
+# kernels are kept: remove the directory of a kernel to fetch it again. A kernel that cannot be fetched
+# is reported with the reason, and the exit status is 1. Needs apt, dpkg-deb, go, zstd, lz4, xz;
+# downloads about 25 MB per kernel, and 115 MB for riscv64, which has no cloud kernel.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../setup/lib.sh"
@@ -27,8 +26,8 @@ dir=$(realpath -m "${1:-$here/../../build/kernels}")
 [ $# -gt 0 ] && shift
 names=${*:-5.10 6.1 6.12 sid 6.1-arm64 sid-arm64}
 
-# name -> suite, and the pattern of its cloud kernel packages (ARCH is Debian's
-# name of the architecture); the newest match wins.
+# name -> suite, and the pattern of its cloud kernel packages (ARCH is replaced by Debian's name of the
+# architecture); the newest match is used.
 declare -A suite=([6.12-full]=trixie [6.12-rt]=trixie [6.1-rt]=bookworm [5.10]=bullseye [6.1]=bookworm [6.12]=trixie [sid]=sid)
 declare -A pattern=(
 	[5.10]='^linux-image-5\.10\.0-[0-9]+-cloud-ARCH-unsigned$'
@@ -46,14 +45,14 @@ arch_of() { case $1 in *-arm64) echo arm64 ;; *-riscv64) echo riscv64 ;; *) echo
 # release_of NAME: NAME without its architecture.
 release_of() { local n=${1%-arm64}; echo "${n%-riscv64}"; }
 
-# pattern_of NAME: its own pattern, else that of its release.
+# pattern_of NAME: its own pattern, or else that of its release.
 pattern_of() {
 	local p=${pattern[$1]:-${pattern[$(release_of "$1")]}}
 	echo "${p//ARCH/$(arch_of "$1")}"
 }
 
-# modules_of NAME: what guests load; of a full kernel what the embedded targets
-# describe, too.
+# modules_of NAME: the modules that guests load, and for a full kernel also those described in the
+# embedded targets.
 modules_of() {
 	case $1 in
 	*-full*) echo crc32c_generic kvm xfs nf_conntrack nf_nat scsi_mod nf_tables nfsd nfs nfsv4 sunrpc cfg80211 mac80211 fuse \
@@ -68,8 +67,8 @@ modules_of() {
 
 missing=
 for n in $names; do [ -s "$dir/$n/vmlinux.btf" ] && [ -s "$dir/$n/modules/order" ] || missing="$missing $n"; done
-# bpftool for guests of another architecture, with the libraries that it names;
-# a release whose bpftool needs few of them.
+# bpftool for guests of another architecture, with its libraries; from a release whose bpftool needs
+# few of them.
 tool="$dir/bpftool-arm64"
 tool_suite=bookworm
 wanttool=
@@ -88,8 +87,8 @@ fi
 mkdir -p "$dir/.bin"
 (cd "$here/../.." && go build -o "$dir/.bin/" ./tests/kernels/cmd/{unpackkernel,unpackmodules,extractbtf}) || exit 1
 
-# begin ARCH NAME...: a package state of its own for these suites, or those of kernels.
-# The machine's list of installed packages plays no part.
+# begin ARCH NAME...: a separate package state for these suites, or for the suites of these kernels.
+# The packages installed on this machine are ignored.
 begin() {
 	local arch=$1 suites
 	shift
@@ -106,24 +105,24 @@ begin() {
 		-o Acquire::Languages=none -o APT::Architecture="$arch" -o APT::Architectures="$arch"
 		-o APT::Sandbox::User=root -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
 		-o APT::Default-Release= -qq)
-	apt-get "${aptopt[@]}" update || true # a suite that is gone shows below as a kernel without package
+	apt-get "${aptopt[@]}" update || true # a missing suite is reported below as a kernel without a package
 }
 
-# newest PATTERN: the matching package with the highest version.
+# newest PATTERN: prints the matching package with the highest version.
 newest() {
 	apt-cache "${aptopt[@]}" pkgnames linux- | grep -E "$1" | while read -r p; do
 		echo "$(apt-cache "${aptopt[@]}" show "$p" | awk '/^Version:/ { print $2; exit }') $p"
 	done | sort -V | tail -n 1 | cut -d' ' -f2
 }
 
-# fetch NAME: prints the reason when it fails.
+# fetch NAME: prints the reason if it fails.
 fetch() {
 	local n=$1 package packages vmlinuz config to="$dir/$1" x="$dir/.unpacked"
 	local arch=$(arch_of "$n") base
 	package=$(newest "$(pattern_of "$n")")
 	[ -n "$package" ] || { echo "suite ${suite[$(release_of "$n")]} has no such package"; return 1; }
 	packages=$package
-	# Newer releases keep the configuration and the modules in packages of their own.
+	# Newer releases have the configuration and the modules in separate packages.
 	base=${package#linux-binary-}
 	if [ "$base" != "$package" ]; then
 		for p in linux-base linux-modules; do
@@ -151,7 +150,7 @@ fetch() {
 	"$dir/.bin/extractbtf" "$image" "$to/vmlinux.btf.new" && mv "$to/vmlinux.btf.new" "$to/vmlinux.btf" || { echo "it has no BTF"; return 1; }
 }
 
-# fetch_tool lays bpftool and the libraries that it names out in $tool.
+# fetch_tool copies bpftool and its libraries to $tool.
 fetch_tool() {
 	local x="$dir/.unpacked" to="$tool.new" name file
 	rm -rf "$x" "$to"

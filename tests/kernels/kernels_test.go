@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernels runs the end-to-end cases of testdata on the kernels that
-// getkernels.sh fetched: every script is compiled once, the same object files
-// run on all kernels, one boot each.
+// Package kernels runs the end-to-end cases of testdata on the kernels that getkernels.sh fetched. Each
+// script is compiled once; the same object files run on all kernels, with one boot per kernel.
 //
 //	go test ./tests/kernels                              all kernels, all cases
-//	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' two
-//	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which is left out without -kernel
-//	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which is left out without -kernel or -slow
-//	go test ./tests/kernels -oracle -kernel 6.12         the same with bpftrace
+//	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' runs two
+//	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which only runs with -kernel
+//	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which only runs with -kernel or -slow
+//	go test ./tests/kernels -oracle -kernel 6.12         the same cases with bpftrace
 package kernels
 
 import (
@@ -31,7 +30,7 @@ var (
 	oracle = flag.Bool("oracle", false, "run the reference bpftrace (tests/setup/oracle.sh makes it) instead of btrun")
 )
 
-// names are the kernels, as getkernels.sh calls them.
+// names are the names of the kernels in getkernels.sh.
 var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64", "6.1-rt", "6.12-rt"}
 
 func TestKernels(t *testing.T) {
@@ -72,13 +71,13 @@ func TestKernels(t *testing.T) {
 			} else {
 				s.Foreign(parent, goarch)
 			}
-			t.Parallel() // QEMU uses one core for each
+			t.Parallel() // each QEMU uses one core
 			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk})
 		})
 	}
 }
 
-// images finds the kernels that are there and reports the others as skipped.
+// images returns the image of each kernel that was fetched and reports the others as skipped.
 func images(t *testing.T) map[string]string {
 	dir, err := filepath.Abs("../../build/kernels")
 	if err != nil {

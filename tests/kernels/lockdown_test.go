@@ -15,8 +15,8 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// boot runs a shell script in a guest of one kernel, with btrun and with the
-// objects of some scripts in /o, and gives what it printed. cpus is 0 for as many as guests have.
+// boot runs a shell script in a guest of one kernel, with btrun, and with the objects of some scripts
+// in /o. It returns the output. If cpus is 0, the guest has the default number of CPUs.
 func boot(t *testing.T, test string, cpus int, scripts map[string]string, script string) string {
 	t.Helper()
 	if testing.Short() {
@@ -67,8 +67,8 @@ func boot(t *testing.T, test string, cpus int, scripts map[string]string, script
 	return string(r.Stdout) + string(r.Stderr)
 }
 
-// A kernel that is locked down says no with EPERM only; btrun says what it is.
-// Lockdown can be raised while the kernel runs, so one boot has all modes.
+// TestLockdown checks that a locked-down kernel returns nothing but EPERM; btrun must report the
+// lockdown as the cause. Lockdown can be raised at run time, so one boot tests all modes.
 func TestLockdown(t *testing.T) {
 	const script = `
 mode() { echo "$1" > /sys/kernel/security/lockdown || echo "no $1"; echo "mode $1"; }
@@ -100,7 +100,8 @@ btrun -q /o/begin.o 2>&1
 	}
 }
 
-// What a machine lacks, or has switched off, is named with what to do.
+// TestWithout checks that if the machine lacks something or has it switched off, btrun names it and
+// says what to do.
 func TestWithout(t *testing.T) {
 	const script = `
 run() { echo "== $1 $2"; timeout 20 btrun -q -c 'cat /proc/version' /o/$2.o 2>&1 | grep -v '^Linux version'; }
@@ -142,7 +143,7 @@ run all begin
 		"no-btf kprobe":         "opened",
 		"ftrace-off kprobe":     "warning: kernel.ftrace_enabled is 0 on this machine",
 		"slow profile":          "this kernel allows at most 50 samples per second (sysctl kernel.perf_event_max_sample_rate",
-		"no-tracefs tracepoint": "@: ", // btrun opens it by itself
+		"no-tracefs tracepoint": "@: ", // btrun mounts tracefs for itself
 		"no-sysfs begin":        "is /sys not mounted? mount -t sysfs sysfs /sys",
 		"no-proc begin":         "is /proc not mounted? mount -t proc proc /proc",
 		"all begin":             "began",

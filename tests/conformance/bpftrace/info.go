@@ -10,8 +10,8 @@ import (
 	"btc/loader/host"
 )
 
-// info is --info as far as the test engine reads it: which tests can run. What
-// btc does on every kernel is there always, such as loops.
+// info prints the part of --info that the test engine reads: which features are available. Those that
+// btc provides on every kernel, such as loops, always are.
 func info() {
 	h, err := host.Look()
 	check(err)

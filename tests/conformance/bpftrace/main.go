@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Bpftrace stands in for bpftrace in bpftrace's own runtime tests: it understands
-// the options that they use, compiles with btc's driver and traces with the
-// command line of btrun, in one process, so that its name and its process ID are
-// those the tests look for. Its messages have bpftrace's form ("ERROR: ...").
+// Bpftrace replaces bpftrace in bpftrace's own runtime tests. It understands the options that they use,
+// compiles with btc's driver and traces with btrun's command line, in one process, so that the tests
+// find the process name and ID that they expect. Its messages have bpftrace's form ("ERROR: ...").
 //
-// Two programs lie beside it: "btc", and "loader/bpftrace", which is btrun, for
-// lists of probes.
+// Two programs are in the same directory: "btc", and "loader/bpftrace", which is btrun and lists
+// probes.
 package main
 
 import (
@@ -27,7 +26,7 @@ import (
 	"btc/loader/run"
 )
 
-// call is what a command line asks for.
+// call is a parsed command line.
 type call struct {
 	program  string // -e
 	given    bool
@@ -37,15 +36,15 @@ type call struct {
 	failures bool // -k
 	pid      string
 	debug    []string // directories of --debuginfo
-	loader   []string // options that btrun has, too
+	loader   []string // options passed on to btrun
 	operands []string
 	dirs     []string // -I
 	include  []string // --include
 	filter   *regexp.Regexp
-	named    []string // behind "--", or --name=value that is none of ours
+	named    []string // after "--", or a --name=value that is not one of our options
 }
 
-// values are the options with a value, by what becomes of them.
+// values are the options with a value, grouped by what is done with it.
 var values = map[string]func(*call, string){
 	"-e":                    func(c *call, v string) { c.program, c.given = v, true },
 	"-f":                    func(c *call, v string) { c.loader = append(c.loader, "-f", v) },
@@ -88,26 +87,25 @@ const usage = `USAGE:
     bpftrace [options] -e 'program'
 `
 
-// help is -h; what each option does is told by bpftrace's own.
+// help prints the text of -h. The options are described in bpftrace's own help.
 func help() {
 	fmt.Print(usage)
 	os.Exit(0)
 }
 
-// version is that of the language; btc's own is not a concern of the tests.
+// version prints bpftrace's version, which the tests look for, not btc's.
 func version() {
 	fmt.Println("bpftrace v" + manifest.Language)
 	os.Exit(0)
 }
 
-// unknown ends the run of a test that asks for something btc does not have.
+// unknown ends the run of a test that uses an option which btc does not have.
 func unknown(option string) {
 	fmt.Printf("the adapter has no option %s\n%s", option, usage)
 	os.Exit(1)
 }
 
-// Begin and end programs run on the thread that asks for it: as in btrun, the
-// main one.
+// Begin and end programs run on the thread that triggers them: the main thread, as in btrun.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -149,7 +147,7 @@ func (c *call) setFilter(text string) {
 	}
 }
 
-// options are the values for getopt().
+// options returns the values for getopt().
 func (c *call) options() map[string]string {
 	all := map[string]string{}
 	for _, arg := range c.named {
@@ -169,7 +167,7 @@ func readScript(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// becomeList is -l: patterns of this host by btrun, with types by btc.
+// becomeList implements -l: btrun lists the probes of this host that match, btc adds their types.
 func (c *call) becomeList(dir string) {
 	pattern := strings.Join(c.operands, " ")
 	if c.given {
@@ -192,8 +190,8 @@ func (c *call) becomeList(dir string) {
 	check(syscall.Exec(filepath.Join(dir, "loader", "bpftrace"), args, os.Environ()))
 }
 
-// listProgram lists the probes of a program: btc knows its attach points, btrun
-// what those of user space stand for.
+// listProgram lists the probes of a program. btc knows its attach points; btrun expands those of user
+// space.
 func (c *call) listProgram(dir string) {
 	script := filepath.Join(dir, "objects", strconv.Itoa(os.Getpid())+".bt")
 	check(os.MkdirAll(filepath.Dir(script), 0o755))
@@ -224,8 +222,8 @@ func check(err error) {
 	}
 }
 
-// parse reads options as getopt_long does: short ones may be joined, and they
-// may be between operands.
+// parse reads options as getopt_long does: short options may be combined, and options may follow
+// operands.
 func (c *call) parse(args []string) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -233,7 +231,7 @@ func (c *call) parse(args []string) {
 		switch {
 		case arg == "--":
 			for _, a := range args {
-				c.behind(a)
+				c.operand(a)
 			}
 			return
 		case strings.HasPrefix(arg, "--"):
@@ -246,7 +244,7 @@ func (c *call) parse(args []string) {
 	}
 }
 
-func (c *call) behind(arg string) {
+func (c *call) operand(arg string) {
 	if strings.HasPrefix(arg, "--") {
 		c.named = append(c.named, arg)
 		return

@@ -22,9 +22,8 @@ import (
 	"btc/tests/conformance/message"
 )
 
-// trace compiles a script for the embedded target and runs it. Where btrun says
-// that this kernel needs an object of its own, it compiles for this host:
-// bpftrace always does.
+// trace compiles a script for the embedded target and runs it. If btrun reports that this kernel needs
+// an object of its own, it compiles for this host, as bpftrace always does.
 func (c *call) trace(name, text string) int {
 	dir, err := os.MkdirTemp("", "btc")
 	check(err)
@@ -54,7 +53,7 @@ func (c *call) trace(name, text string) int {
 	return c.run(object, &messages{w: os.Stderr})
 }
 
-// compile writes the object of a script and its manifest.
+// compile writes the object and the manifest of a script.
 func (c *call) compile(t *kernel.Target, name, text, object string, stderr io.Writer) bool {
 	out, diags := compile.Compile(compile.Input{Name: name, Text: text, Target: t, Files: &debuginfo.Finder{Dirs: c.debug}, Compiler: "test",
 		Dirs: c.dirs, Include: c.include, Params: c.operands, Options: c.options(), ProbeFilter: c.filter, FixAll: true, HelperErrors: c.failures, Environ: os.Environ(), SeriesClock: os.Getenv("BPFTRACE_DUMMY_TS_MAP")})
@@ -64,7 +63,7 @@ func (c *call) compile(t *kernel.Target, name, text, object string, stderr io.Wr
 	}
 	m, err := manifest.Parse(out.Manifest)
 	check(err)
-	for _, p := range permit.Written(m) { // bpftrace asks for no permission
+	for _, p := range permit.Written(m) { // bpftrace does not ask for permissions
 		c.loader = append(c.loader, "--allow", p)
 	}
 	check(os.WriteFile(object, out.Object, 0o600))
@@ -72,7 +71,7 @@ func (c *call) compile(t *kernel.Target, name, text, object string, stderr io.Wr
 	return true
 }
 
-// run is btrun.
+// run runs an object as btrun does.
 func (c *call) run(object string, stderr io.Writer) int {
 	args := append(append([]string{}, c.loader...), object)
 	args = append(args, c.operands...)
@@ -82,18 +81,18 @@ func (c *call) run(object string, stderr io.Writer) int {
 	return command.Run(args, command.Streams{Out: os.Stdout, Err: stderr, Version: "test", Attached: notify})
 }
 
-// notifyVar is set by bpftrace's test engine, which waits for a line of this name.
+// notifyVar is set by bpftrace's test engine, which waits for a line with this name.
 const notifyVar = "__BPFTRACE_NOTIFY_PROBES_ATTACHED"
 
-// notify tells the engine that it may start what is to be traced.
+// notify signals the engine that it may start the traced program.
 func notify() {
 	if os.Getenv(notifyVar) != "" {
 		fmt.Println(notifyVar)
 	}
 }
 
-// linger is how long a run stays after its last line: the engine looks for the
-// line of notify only while the program runs, and bpftrace takes as long to end.
+// linger is how long a run stays alive after its last line. The engine looks for the line of notify
+// only while the program runs; bpftrace takes about as long to exit.
 const linger = 100 * time.Millisecond
 
 func captured(dir string) (*kernel.Target, error) {
@@ -108,8 +107,8 @@ func captured(dir string) (*kernel.Target, error) {
 	return kernel.Open(path)
 }
 
-// messages gives what btrun says on its standard error, one message a Write, the
-// form of bpftrace. A message that contains hold is kept back.
+// messages rewrites btrun's standard error, one message per Write, into bpftrace's form. It holds back
+// a message that contains hold.
 type messages struct {
 	w    io.Writer
 	hold []byte

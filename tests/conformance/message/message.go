@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package message renders what the compiler and the loader say in the form of
-// bpftrace, in which its runtime tests expect it.
+// Package message renders messages of the compiler and the loader in bpftrace's form, which its runtime
+// tests expect.
 package message
 
 import (
@@ -12,7 +12,7 @@ import (
 	"btc/frontend/diag"
 )
 
-// Loader turns the messages of btrun in a text into that form.
+// Loader rewrites the messages of btrun in text into that form.
 func Loader(text string) string {
 	for _, f := range loaderForms {
 		text = f.ours.ReplaceAllString(text, f.theirs)
@@ -20,8 +20,8 @@ func Loader(text string) string {
 	return text
 }
 
-// loaderForms are a message's head, and below it the line of the script, the
-// marker and the hint.
+// loaderForms match the first line of a message, followed by the line of the script, the marker and the
+// hint.
 var loaderForms = []struct {
 	ours   *regexp.Regexp
 	theirs string
@@ -32,7 +32,7 @@ var loaderForms = []struct {
 	{regexp.MustCompile(`(?m)^ +\| ( *)\^$`), "${1}~"},
 	{regexp.MustCompile(`(?m)^ *= hint: `), "HINT: "},
 	{regexp.MustCompile(`(?m)^ERROR: HINT: `), "HINT: "},
-	// What bpftrace finds out when it attaches has no position.
+	// Errors that bpftrace finds while attaching have no position.
 	{regexp.MustCompile(`(?m)^\S+:\d+:\d+: (ERROR|WARNING): (Unable to attach probe: )`), "$1: $2"},
 	{regexp.MustCompile(`(?m)^ +\| (Could not |Offset outside |Possible attachment attempt )`), "ERROR: $1"},
 	{regexp.MustCompile(`(?m)^ +\| (Use --unsafe )`), "$1"},
@@ -43,8 +43,8 @@ var (
 	loaderWarning = regexp.MustCompile(`(?m)^([^\s:]*:\d+:\d+: )?warning: `)
 )
 
-// Text renders what the compiler says; btc's own form shows more (codes, several
-// places, hints).
+// Text renders the messages of the compiler. btc's own form shows more: codes, several positions,
+// hints.
 func Text(l *diag.List, errorsOnly bool) string {
 	var b strings.Builder
 	severities := []diag.Severity{diag.Error, diag.Warning}

@@ -1,7 +1,7 @@
-# engine.py DIR SLOWNESS ARGS...: runs bpftrace's own test engine, DIR/main.py, as
-# its build does, but for what the build and a package manager would have added:
-# the file that cmake fills in, and the module looseversion. All time limits are
-# multiplied by SLOWNESS.
+# engine.py DIR SLOWNESS ARGS...: runs bpftrace's own test engine, DIR/main.py, in
+# the same way as its build, but provides what the build and a package manager would
+# have added: the file that cmake generates, and the module looseversion. All time
+# limits are multiplied by SLOWNESS.
 import re
 import runpy
 import sys

@@ -1,48 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cases reads the end-to-end test cases and judges what a run of one printed.
+// Package cases reads the end-to-end test cases and checks the output of a run against them.
 //
-// A case is a txtar archive, one file under tests/kernels/testdata. The same
-// cases run on every kernel, on this machine's own kernel and with bpftrace
-// bpftrace. To add one, add a file:
+// A case is a txtar archive, one file under tests/kernels/testdata. The same cases run on every guest
+// kernel, on the kernel of this machine, and with bpftrace. To add a case, add a file:
 //
-//	What the case proves, in a line or two.
-//	needs: kprobe                 features of the host, see driver.Features
+//	What the case tests, in a line or two.
+//	needs: kprobe                 features that the host must have, see driver.Features
 //	run: workload write -n 3      command that the tool starts and waits for (-c)
-//	where: sum(@) == calls        a relation that must hold, see Judge
+//	where: sum(@) == calls        a relation that must hold, see Check
 //	-- script.bt --
 //	kprobe:vfs_write /comm == "worker"/ { @ = count(); }
 //	-- stdout --
 //	...
 //	@: {{int}}
 //
-// Keys of the head (each may be absent; needs, skip, where repeat):
+// Keys of the head (all optional; needs, skip and where may be repeated):
 //
 //	script: PATH     the script, relative to the repository, instead of script.bt
-//	args: A B        parameters of the script, after the object
-//	compile: A B     further arguments of btc compile; a section NAME.h is a header
-//	                 beside the script
+//	args: A B        positional parameters of the script, after the object
+//	compile: A B     more arguments of btc compile; a section NAME.h is a header
+//	                 next to the script
 //	tool: A B        options of the tool, such as --unsafe
-//	run: COMMAND     started by the tool itself with -c; the run ends with it
-//	before: COMMAND  started before the tool, once it has printed a line; killed after it
-//	after: COMMAND   started once the tool is attached, by a shell where it needs one;
-//	                 then the tool gets SIGINT
-//	                 (neither: the script ends by itself)
-//	needs: F G       features without which the case is skipped
-//	skip: K REASON   not on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64, 6.12-riscv64, sid-riscv64, host) or not with bpftrace (oracle)
-//	scope: all       it traces every process of the machine: by default not run on the host
-//	core: yes        also run on architectures that objects do not serve by default
-//	                 (riscv64), where -slow runs all cases: one for each thing that an
-//	                 architecture changes
+//	run: COMMAND     started by the tool with -c; the run ends when it exits
+//	before: COMMAND  started before the tool, which waits for its first line; killed at the end
+//	after: COMMAND   started once the tool is attached, through a shell if it needs one;
+//	                 when it exits, the tool gets SIGINT
+//	                 (without run and after, the script ends by itself)
+//	needs: F G       the case is skipped if a feature is missing
+//	skip: K REASON   skipped on kernel K (5.10, 6.1, 6.12, sid, 6.1-arm64, sid-arm64,
+//	                 6.12-riscv64, sid-riscv64, host) or with bpftrace (K = oracle)
+//	scope: all       traces every process of the machine: not run on the host by default
+//	core: yes        also run on architectures that objects do not support by default
+//	                 (riscv64); there -slow runs all cases. One case for each thing that
+//	                 differs between architectures
 //	exit: N          expected exit status, default 0
-//	timeout: D       limit for the run, default 30s
+//	timeout: D       time limit of the run, default 30s
 //	where: A OP B    integers to compare: captures, keys of the workload's report,
 //	                 literals, or sum(TITLE)
 //
-// Sections: "stdout" and "stderr" hold the whole expected text, "stdout counts"
-// and "stderr counts" hold lines "N PATTERN" or "N+ PATTERN": how many lines
-// match, at any place. Without a section for stderr, errors and panics on it
-// fail the case. Patterns are explained at Pattern.
+// Sections: "stdout" and "stderr" hold the whole expected output. "stdout counts" and "stderr counts"
+// hold lines "N PATTERN" or "N+ PATTERN": how many lines of the output match PATTERN. If there is no
+// section for stderr, errors and panics on it fail the case. See Pattern for the patterns.
 package cases
 
 import (
@@ -58,26 +57,26 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Oracle is the name that stands for bpftrace bpftrace in a "skip:" line.
+// Oracle is the name of bpftrace in a "skip:" line.
 const Oracle = "oracle"
 
 // Case is one test case.
 type Case struct {
 	Name   string // file name without its extension
-	About  string // what it proves
-	Path   string // script, relative to the repository, or "" for Script alone
-	Script string // text of the script
+	About  string // what it tests
+	Path   string // script, relative to the repository; "" means Script
+	Script string // source of the script
 	Args   []string
 	Tool   []string // options
-	// Compile are further arguments of btc compile, Headers files beside the script.
+	// Compile holds more arguments of btc compile, Headers the files next to the script.
 	Compile []string
 	Headers map[string]string
 	Run     string // command for -c
-	Before  string // command that runs all the time
+	Before  string // command that runs during the whole run
 	After   string // command to start after attaching
 	Needs   []string
 	Skip    map[string]string // kernel or Oracle -> reason
-	All     bool              // traces processes that are not its own
+	All     bool              // traces processes that it did not start
 	Core    bool              // see "core:"
 	Exit    int
 	Limit   time.Duration
@@ -86,16 +85,16 @@ type Case struct {
 	Stderr  output
 }
 
-// output is what one stream must hold.
+// output is the expectation for one stream.
 type output struct {
-	given  bool // a section was there
+	given  bool // there was a section for it
 	whole  []string
-	exact  bool // whole was given
+	exact  bool // there was a section with the whole output
 	counts []count
 }
 
-// Load reads every case of the directory dir, in the order of their names.
-// Scripts named by path are read below root, the top of the repository.
+// Load reads every case of the directory dir, ordered by name. Script paths are relative to root, the
+// top of the repository.
 func Load(dir, root string) ([]*Case, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {
@@ -126,7 +125,7 @@ func Load(dir, root string) ([]*Case, error) {
 	return all, nil
 }
 
-// Parse reads one case from the text of its archive.
+// Parse reads one case from the contents of its archive.
 func Parse(name string, text []byte) (*Case, error) {
 	a := txtar.Parse(text)
 	c := &Case{Name: name, Skip: map[string]string{}, Limit: 30 * time.Second}
@@ -146,18 +145,18 @@ func Parse(name string, text []byte) (*Case, error) {
 func (c *Case) complete() error {
 	switch {
 	case (c.Script == "") == (c.Path == ""):
-		return errors.New("needs either a section script.bt or a line \"script: PATH\"")
+		return errors.New("want exactly one of a section script.bt and a line \"script: PATH\"")
 	case c.Run != "" && c.After != "":
-		return errors.New("has both \"run:\" and \"after:\" lines")
+		return errors.New("\"run:\" and \"after:\" exclude each other")
 	case !c.Stdout.given && !c.Stderr.given && len(c.Where) == 0:
-		return errors.New("expects nothing: it could not fail")
+		return errors.New("no expectation: the case cannot fail")
 	case c.About == "":
-		return errors.New("does not say what it proves")
+		return errors.New("no description of what the case tests")
 	}
 	return nil
 }
 
-// keys are the lines of the head that are not prose.
+// keys are the keys of the head; other lines are prose.
 var keys = map[string]func(c *Case, value string) error{
 	"script":  func(c *Case, v string) error { c.Path = v; return nil },
 	"args":    func(c *Case, v string) error { c.Args = strings.Fields(v); return nil },
@@ -170,21 +169,21 @@ var keys = map[string]func(c *Case, value string) error{
 	"skip": func(c *Case, v string) error {
 		kernel, reason, _ := strings.Cut(v, " ")
 		if reason == "" {
-			return fmt.Errorf("skip: %s gives no reason", v)
+			return fmt.Errorf("skip: no reason given for %s", v)
 		}
 		c.Skip[kernel] = reason
 		return nil
 	},
 	"scope": func(c *Case, v string) error {
 		if v != "all" {
-			return fmt.Errorf("scope: %s is not known", v)
+			return fmt.Errorf("scope: unknown value %q", v)
 		}
 		c.All = true
 		return nil
 	},
 	"core": func(c *Case, v string) error {
 		if v != "yes" {
-			return fmt.Errorf("core: %s is not known", v)
+			return fmt.Errorf("core: unknown value %q", v)
 		}
 		c.Core = true
 		return nil
@@ -198,7 +197,7 @@ var keys = map[string]func(c *Case, value string) error{
 	},
 }
 
-// keyForm tells a misspelt key from prose.
+// keyForm matches a line that looks like a key, so that a misspelled key is an error.
 var keyForm = regexp.MustCompile(`^[a-z]+$`)
 
 func (c *Case) head(line string) error {
@@ -232,7 +231,7 @@ func (c *Case) section(name, text string) error {
 	case "stderr":
 		o = &c.Stderr
 	default:
-		return fmt.Errorf("unknown")
+		return errors.New("unknown section")
 	}
 	o.given = true
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

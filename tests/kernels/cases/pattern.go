@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// Pattern turns one line of an expectation into a regular expression for a whole
-// line. Text stands for itself; between {{ and }} stand
+// Pattern turns one line of an expectation into a regular expression that matches a whole line. Text
+// outside of {{ and }} matches itself. Between {{ and }} may be
 //
-//	{{int}} {{int NAME}}     a decimal integer, kept under NAME for "where:"
+//	{{int}} {{int NAME}}     a decimal integer, captured as NAME for "where:"
 //	{{hex}}                  0x and lower-case hexadecimal digits
-//	{{word}}                 anything but blanks
-//	{{any}}                  anything, nothing included
+//	{{word}}                 one or more characters other than white space
+//	{{any}}                  any text, also none
 //	{{=KEY}}                 the value of KEY in the workload's report
 //	{{/REGEXP/}}             a regular expression
 //
-// The line "..." stands for any number of lines, none included. "{{=KEY}}"
-// stays a mark in the result, see fill.
+// The line "..." matches any number of lines, also none. "{{=KEY}}" is left as a placeholder in the
+// result, see fill.
 func Pattern(line string) (string, error) {
 	var re strings.Builder
 	re.WriteString("^")
@@ -30,13 +30,13 @@ func Pattern(line string) (string, error) {
 			break
 		}
 		item, tail, closed := strings.Cut(after, "}}")
-		// Braces at the end of a regular expression belong to it: {{/a{2}/}}.
+		// Closing braces at the end belong to the regular expression: {{/a{2}/}}.
 		for strings.HasPrefix(item, "/") && closed && !strings.HasSuffix(item, "/") {
 			more, next, ok := strings.Cut(tail, "}}")
 			item, tail, closed = item+"}}"+more, next, ok
 		}
 		if !closed {
-			return "", fmt.Errorf("%q: {{ without }}", line)
+			return "", fmt.Errorf("%q: {{ not closed by }}", line)
 		}
 		part, err := patternItem(item)
 		if err != nil {
@@ -70,13 +70,13 @@ func patternItem(item string) (string, error) {
 	case len(item) > 2 && strings.HasPrefix(item, "/") && strings.HasSuffix(item, "/"):
 		return "(?:" + item[1:len(item)-1] + ")", nil
 	}
-	return "", fmt.Errorf("{{%s}} is not known", item)
+	return "", fmt.Errorf("unknown pattern {{%s}}", item)
 }
 
-// mark is the place of a report's value in a pattern: a character that no output holds.
+// mark is the placeholder for a value of the report: it holds characters that no output has.
 func mark(key string) string { return "\x01" + key + "\x02" }
 
-// fill puts the report's values in the place of the marks.
+// fill replaces the placeholders by the values of the report.
 func fill(pattern string, report map[string]string) (string, error) {
 	for {
 		before, after, found := strings.Cut(pattern, "\x01")
@@ -86,7 +86,7 @@ func fill(pattern string, report map[string]string) (string, error) {
 		key, rest, _ := strings.Cut(after, "\x02")
 		value, ok := report[key]
 		if !ok {
-			return "", fmt.Errorf("the workload reported no %q", key)
+			return "", fmt.Errorf("key %q is not in the workload's report", key)
 		}
 		pattern = before + regexp.QuoteMeta(value) + rest
 	}

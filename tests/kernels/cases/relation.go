@@ -33,7 +33,7 @@ func parseRelation(text string) (relation, error) {
 	return relation{left: m[1], op: m[2], right: m[3]}, nil
 }
 
-func (j *judge) check(r relation) error {
+func (j *checker) check(r relation) error {
 	a, err := j.value(r.left)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (j *judge) check(r relation) error {
 }
 
 // value evaluates a literal, a capture, a key of the report or sum(TITLE).
-func (j *judge) value(term string) (int64, error) {
+func (j *checker) value(term string) (int64, error) {
 	if n, err := strconv.ParseInt(term, 10, 64); err == nil {
 		return n, nil
 	}
@@ -70,9 +70,9 @@ var (
 	mapValue = regexp.MustCompile(`: (-?\d+)$`)
 )
 
-// sum adds the counts of all histograms and plain values printed for maps whose
-// text starts with title: sum(@size) of "@size:" and its rows, sum(@[) of all
-// lines "@[key]: value" (a key of several lines, as a stack, included).
+// sum adds up the counts of all histograms and plain values of the maps whose printed name starts with
+// title: sum(@size) those of "@size:" and its rows, sum(@[) those of all lines "@[key]: value",
+// including keys of several lines such as stacks.
 func sum(stdout, title string) (int64, error) {
 	total, found, inside := int64(0), false, false
 	for line := range strings.Lines(stdout) {
@@ -98,7 +98,7 @@ func sum(stdout, title string) (int64, error) {
 		total += n
 	}
 	if !found {
-		return 0, fmt.Errorf("sum(%s): nothing of that title was printed", title)
+		return 0, fmt.Errorf("sum(%s): no map with that name was printed", title)
 	}
 	return total, nil
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package driver runs jobs (a tracing tool, and the workload that it observes)
-// on the machine that it is on, and says which features that machine has.
+// Package driver runs jobs (a tracing tool and the workload that it observes) on the machine that it
+// runs on, and reports which features this machine has.
 //
-// It takes jobs as JSON lines and gives a stream of JSON records, written as
-// things happen, so that what is known survives a machine that dies. The same
-// driver runs in a guest, started by cmd/runjobs, and on the host.
+// It reads jobs as JSON lines and writes a stream of JSON records as things happen, so that the results
+// so far survive a crash of the machine. The same driver runs in guests, started by cmd/runjobs, and on
+// the host.
 package driver
 
 import (
@@ -28,15 +28,15 @@ import (
 type Job struct {
 	Name string
 	Tool []string // argument vector
-	// Before is load that runs all the time: the tool is started when it has printed something.
+	// Before is a background load. The tool is started after its first output.
 	Before []string
-	After  []string      // workload to start once the tool is attached; then the tool gets SIGINT
+	After  []string      // workload to start once the tool is attached; when it exits, the tool gets SIGINT
 	Needs  []string      // features, see Features
 	Limit  time.Duration // for the whole job
 }
 
-// Record is one line of the stream. Exactly one of Started, Skipped and Outcome
-// is set: a job gives either a Skipped record or a Started one and an Outcome.
+// Record is one record of the stream. Exactly one of Started, Skipped and Outcome is set: a job writes
+// either one record with Skipped, or one with Started and one with Outcome.
 type Record struct {
 	Job     string
 	Started bool     `json:",omitempty"`
@@ -44,12 +44,12 @@ type Record struct {
 	Outcome *Outcome `json:",omitempty"`
 }
 
-// Outcome is what a run gave.
+// Outcome is the result of one job.
 type Outcome struct {
 	Stdout, Stderr []byte
-	Exit           int    // exit status of the tool; -1 when a signal ended it
-	TimedOut       bool   // it was killed at the limit
-	Problem        string // why the job could not be carried out, "" otherwise
+	Exit           int    // exit status of the tool; -1 if a signal ended it
+	TimedOut       bool   // the tool was killed at the time limit
+	Problem        string // why the job could not be carried out; "" if it was
 	Report         []byte // what the workload wrote to $WORKLOAD_REPORT
 	Took           time.Duration
 }
@@ -75,7 +75,7 @@ func RunAll(jobs []Job, w io.Writer) error {
 	return nil
 }
 
-// attachedMark is what the tools print on standard error once every probe is attached.
+// attachedMark is what the tools print on standard error once all probes are attached.
 const attachedMark = "Attached "
 
 func run(job Job) Outcome {
@@ -99,7 +99,7 @@ func run(job Job) Outcome {
 	}
 	tool := exec.CommandContext(ctx, job.Tool[0], job.Tool[1:]...)
 	tool.Env = environment
-	// The tool's children must not keep a killed tool's pipes open.
+	// Children of a killed tool must not keep its pipes open.
 	tool.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tool.Cancel = func() error { return syscall.Kill(-tool.Process.Pid, syscall.SIGKILL) }
 	tool.WaitDelay = 5 * time.Second
@@ -125,11 +125,11 @@ func run(job Job) Outcome {
 		o.Problem = strings.TrimSpace(o.Problem + " " + err.Error())
 	}
 	o.Stdout, o.Stderr, o.Took = stdout.Bytes(), stderr.bytes(), time.Since(begin)
-	o.Report, _ = os.ReadFile(report) // absent when no workload ran
+	o.Report, _ = os.ReadFile(report) // absent if no workload ran
 	return o
 }
 
-// runBefore starts load and waits until it prints something; end kills it.
+// runBefore starts the background load and waits for its first output; end kills it.
 func runBefore(ctx context.Context, command, environment []string) (end func(), err error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = environment
@@ -151,13 +151,12 @@ func runBefore(ctx context.Context, command, environment []string) (end func(), 
 	return end, nil
 }
 
-// settle is how long a tool keeps running after the workload's end, and how
-// long after its "Attached" line the workload starts.
+// settle is the delay between the "Attached" line of a tool and the start of the workload, and between
+// the end of the workload and the signal to the tool.
 const settle = 300 * time.Millisecond
 
-// runAfter starts the workload when the tool is attached, waits for the
-// workload's end and interrupts the tool. It returns what went wrong and the
-// result of waiting for the tool.
+// runAfter starts the workload once the tool is attached, waits for its end and interrupts the tool. It
+// returns a description of what went wrong and the result of waiting for the tool.
 func runAfter(ctx context.Context, command, environment []string, tool *os.Process, stderr *watched, ended <-chan error) (string, error) {
 	select {
 	case err := <-ended:
@@ -178,7 +177,7 @@ func runAfter(ctx context.Context, command, environment []string, tool *os.Proce
 	return problem, <-ended
 }
 
-// watched is a buffer that tells when mark was written to it.
+// watched is a buffer that signals when mark has been written to it.
 type watched struct {
 	mark string
 	seen chan struct{}

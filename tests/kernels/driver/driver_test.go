@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// runJobs runs the jobs and returns the records of the stream.
+// runJobs runs the jobs and returns the records that they wrote.
 func runJobs(t *testing.T, jobs ...Job) []Record {
 	t.Helper()
 	var out bytes.Buffer
@@ -37,7 +37,7 @@ func shell(script string) []string { return []string{"sh", "-c", script} }
 func TestOutcome(t *testing.T) {
 	r := runJobs(t, Job{Name: "j", Tool: shell(`echo out; echo err >&2; echo pid 1 >$WORKLOAD_REPORT; exit 3`), Limit: 10 * time.Second})
 	if len(r) != 2 || !r[0].Started || r[1].Outcome == nil {
-		t.Fatalf("records %+v", r)
+		t.Fatalf("runJobs() = %+v", r)
 	}
 	o := r[1].Outcome
 	if string(o.Stdout) != "out\n" || string(o.Stderr) != "err\n" || o.Exit != 3 || o.TimedOut || o.Problem != "" || string(o.Report) != "pid 1\n" {
@@ -76,7 +76,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("outcome %+v", o)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("took %v: the tool's children were waited for", took)
+		t.Errorf("job took %v: RunAll waited for the tool's children", took)
 	}
 }
 
@@ -89,7 +89,8 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// Load runs before the tool and is ended after it; load that cannot begin is a problem.
+// TestLoadBefore checks that the background load starts before the tool and is killed after it. Load
+// that fails to start is a problem of the job.
 func TestLoadBefore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "load")
 	load := `echo $$ >` + file + `; echo ready; exec sleep 60`
@@ -99,10 +100,10 @@ func TestLoadBefore(t *testing.T) {
 		t.Fatalf("outcome %+v", o)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the load still runs: %v", err)
+		t.Errorf("background load still running: kill = %v", err)
 	}
 	o = runJobs(t, Job{Name: "j", Tool: shell("true"), Before: shell("exit 1"), Limit: 10 * time.Second})[1].Outcome
 	if o.Problem == "" {
-		t.Errorf("load that ends at once: outcome %+v", o)
+		t.Errorf("load that exits immediately: outcome %+v", o)
 	}
 }

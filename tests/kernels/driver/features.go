@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Feature is something that a job may need of the machine it runs on.
+// Feature is something that a job may need from the machine it runs on.
 type Feature struct {
 	Name    string
-	Missing string // why a job is skipped without it
+	Missing string // reason for skipping a job if the feature is missing
 	Present func() bool
 }
 
@@ -66,7 +66,7 @@ func exists(path string) func() bool {
 	}
 }
 
-// kprobe probes the entry of a function that every kernel has.
+// kprobe reports whether a kprobe can be opened, on a function that every kernel has.
 func kprobe() bool {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Kprobe, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
@@ -82,7 +82,7 @@ func kprobe() bool {
 	return err == nil
 }
 
-// watchpoint opens a breakpoint on this process at an address that nothing uses.
+// watchpoint reports whether a hardware breakpoint can be set, on an unused address of this process.
 func watchpoint() bool {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1,
 		Bp_type: 2 /* write */, Ext1: 0x1000, Ext2: 8}
@@ -93,7 +93,7 @@ func watchpoint() bool {
 	return err == nil
 }
 
-// cycles opens the counter of the processor's cycles.
+// cycles reports whether the counter of CPU cycles can be opened.
 func cycles() bool {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1 << 20}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
@@ -103,8 +103,7 @@ func cycles() bool {
 	return err == nil
 }
 
-// fentry puts a program on a function that every kernel has. arm64's take the
-// program from the start and a link to it only since 6.4.
+// fentry attaches a program to a function that every kernel has. On arm64 this fails before Linux 6.4.
 func fentry() error {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "vfs_read", License: "GPL",
@@ -121,11 +120,11 @@ func fentry() error {
 	return err
 }
 
-// modulesDir holds the modules of a guest's kernel, and their order of loading.
+// modulesDir holds the modules of a guest's kernel and the file with their load order.
 const modulesDir = "/modules"
 
-// modules loads nf_conntrack with what it needs; the module that cases load to
-// have something to see is unloaded.
+// modules loads nf_conntrack and its dependencies. The module that the cases load themselves, to trace
+// the loading, is unloaded.
 func modules() bool {
 	_ = unix.DeleteModule("nf_conntrack_irc", 0)
 	return loadModules()
@@ -138,7 +137,7 @@ var loadModules = sync.OnceValue(func() bool {
 	}
 	for _, name := range strings.Fields(string(order)) {
 		if f, err := os.Open(filepath.Join(modulesDir, name+".ko")); err == nil && name != "nf_conntrack_irc" {
-			_ = unix.FinitModule(int(f.Fd()), "", 0) // the types report whether it helped
+			_ = unix.FinitModule(int(f.Fd()), "", 0) // the check of the types reports whether this worked
 			f.Close()
 		}
 	}
@@ -163,7 +162,7 @@ func ipv6Loopback() bool {
 	return bytes.Contains(b, []byte(strings.Repeat("0", 31)+"1 "))
 }
 
-// missingFeature says why a job with these needs cannot run here, or returns "".
+// missingFeature returns why a job with these needs cannot run here, or "".
 func missingFeature(needs []string) string {
 	all := Features()
 	for _, need := range needs {

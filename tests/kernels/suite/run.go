@@ -21,18 +21,17 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// Host is the name of this machine's own kernel in a "skip:" line.
+// Host is the name of this machine's kernel in a "skip:" line.
 const Host = "host"
 
-// Machine is what a guest is made of.
+// Machine describes the virtual machine of a guest.
 type Machine struct {
 	QEMU  string // program
 	Image string // kernel
-	Disk  string // with an oracle, the image of its root
+	Disk  string // image of the root file system; only with an oracle
 }
 
-// Guest runs the cases on the kernel called name, in one boot of the machine,
-// and reports each case as a subtest.
+// Guest runs the cases on the kernel called name, all in one boot, and reports each case as a subtest.
 func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	goarch, err := vm.Arch(m.Image)
 	if err != nil {
@@ -50,7 +49,7 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	if goarch != runtime.GOARCH {
 		for i := range jobs {
 			jobs[i].Limit *= 2       // its emulation is slower
-			if goarch == "riscv64" { // much slower
+			if goarch == "riscv64" { // still slower
 				jobs[i].Limit *= 4
 			}
 		}
@@ -81,8 +80,8 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	s.report(t, collect(t, jobs, boot))
 }
 
-// Native runs the cases on this machine's own kernel. Cases that trace every
-// process of the machine are left out unless all is set.
+// Native runs the cases on the kernel of this machine. Cases that trace every process are left out
+// unless all is set.
 func (s *Suite) Native(t *testing.T, all bool) {
 	tool := filepath.Join(s.Bin, "btrun")
 	if s.Oracle {
@@ -119,12 +118,12 @@ func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
 			kept = append(kept, j)
 			continue
 		}
-		t.Run(j.Name, func(t *testing.T) { t.Skip("skipped: it traces every process of this machine (-all runs it)") })
+		t.Run(j.Name, func(t *testing.T) { t.Skip("skipped: traces every process of this machine (run it with -all)") })
 	}
 	return kept
 }
 
-// jobs makes the jobs for one kernel and reports at once the cases that give none.
+// jobs returns the jobs for one kernel. Cases for which there is none are reported immediately.
 func (s *Suite) jobs(t *testing.T, kernel, goarch string, job func(*cases.Case) driver.Job) []driver.Job {
 	var jobs []driver.Job
 	refusals := s.refused
@@ -158,7 +157,7 @@ func writeJobs(file string, jobs []driver.Job) error {
 	return os.WriteFile(file, b, 0o644)
 }
 
-// limit is the time for all jobs and the boot.
+// limit returns the time limit for all jobs together with the boot.
 func limit(jobs []driver.Job) time.Duration {
 	d := time.Minute
 	for _, j := range jobs {
@@ -167,21 +166,20 @@ func limit(jobs []driver.Job) time.Duration {
 	return d
 }
 
-// result is what became of one job.
+// result is the result of one job.
 type result struct {
 	job     driver.Job
 	skipped string
 	outcome *driver.Outcome
-	died    string // the guest died under it, three times
+	died    string // the guest died three times while it ran this job
 }
 
-// maxDeaths is how often a guest may die under one job, or before the first.
-// QEMU's emulation now and then breaks a guest that did nothing wrong (a kernel
-// crash with senseless flags, about once in a minute of heavy process creation):
-// one death is not a verdict, the third under the same job is.
+// maxDeaths is the number of times that a guest may die during one job, or before the first. QEMU's
+// emulation occasionally corrupts an innocent guest (a kernel crash with impossible flags, about once a
+// minute under heavy process creation), so only the third crash during the same job fails it.
 const maxDeaths = 3
 
-// collect runs the jobs, again from where it stopped when the machine died.
+// collect runs the jobs. If the machine dies, it continues with the job that was running.
 func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, error)) []result {
 	t.Helper()
 	done := map[string]result{}
@@ -202,13 +200,13 @@ func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, er
 		if !errors.As(err, &died) {
 			t.Fatal(err)
 		}
-		t.Logf("the guest died while it ran %q: %v", running, err)
+		t.Logf("guest died while running %q: %v", running, err)
 		deaths[running]++
 		if deaths[running] < maxDeaths {
 			continue
 		}
 		if running == "" {
-			t.Fatal("the guest died three times before it ran a case")
+			t.Fatal("guest died three times before it ran a case")
 		}
 		done[running] = result{died: died.Error()}
 	}
@@ -221,8 +219,7 @@ func collect(t *testing.T, jobs []driver.Job, run func([]driver.Job) ([]byte, er
 	return results
 }
 
-// parseRecords adds what the stream says to done and returns the job that was
-// running at its end.
+// parseRecords adds the results in the stream to done and returns the job that was running at its end.
 func parseRecords(out []byte, jobs []driver.Job, done map[string]result) (running string) {
 	known := map[string]bool{}
 	for _, j := range jobs {
@@ -231,7 +228,7 @@ func parseRecords(out []byte, jobs []driver.Job, done map[string]result) (runnin
 	for line := range bytes.Lines(out) {
 		var r driver.Record
 		if json.Unmarshal(line, &r) != nil || !known[r.Job] {
-			continue // cut off by a death, or the noise of one
+			continue // truncated by a crash, or kernel messages mixed in
 		}
 		switch {
 		case r.Started:
@@ -262,18 +259,18 @@ func (s *Suite) report(t *testing.T, results []result) {
 			case r.skipped != "":
 				t.Skip("skipped: " + r.skipped)
 			case r.died != "":
-				t.Fatalf("the guest died three times while it ran this case:\n%s", r.died)
+				t.Fatalf("guest died three times while running this case:\n%s", r.died)
 			case r.outcome == nil:
-				t.Fatal("the driver gave no outcome")
+				t.Fatal("driver reported no outcome")
 			}
-			s.judge(t, r)
+			s.check(t, r)
 		})
 	}
 }
 
-func (s *Suite) judge(t *testing.T, r result) {
+func (s *Suite) check(t *testing.T, r result) {
 	o := r.outcome
-	bad := s.find(r.job.Name).Judge(cases.Outcome{
+	bad := s.find(r.job.Name).Check(cases.Outcome{
 		Stdout: string(o.Stdout), Stderr: string(o.Stderr), Exit: o.Exit,
 		TimedOut: o.TimedOut, Problem: o.Problem, Report: string(o.Report),
 	})

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite carries out the cases of package cases: it compiles each script
-// once, runs the objects in guests or on the host through package driver, and
-// has the outcomes judged. The suites of tests/kernels and tests/run are two
-// users of it.
+// Package suite runs the cases of package cases: it compiles each script once, runs the objects in
+// guests or on the host with package driver, and checks the outcomes. It is shared by tests/kernels and
+// tests/run.
 package suite
 
 import (
@@ -23,28 +22,28 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// Suite holds the cases and what is needed to run them.
+// Suite holds the cases and what it takes to run them.
 type Suite struct {
 	Root   string // top of the repository
 	Bin    string // directory of the programs built for this machine
 	Work   string // directory of scripts, objects and manifests
 	Oracle bool   // run bpftrace instead of btrun
-	Slow   bool   // run all cases on architectures that objects do not serve by default, not only the core
+	Slow   bool   // run all cases, not only the core, on architectures that objects do not support by default
 	Cases  []*cases.Case
 
-	refused map[string]string   // case -> what btc said when it refused the script
-	foreign map[string]string   // GOARCH -> directory of the programs for guests of another architecture
-	own     map[string]*objects // GOARCH -> what is compiled for guests of that architecture alone
+	refused map[string]string   // case -> error of btc if it refused the script
+	foreign map[string]string   // GOARCH -> directory of the programs for guests of this architecture
+	own     map[string]*objects // GOARCH -> objects compiled for guests of this architecture only
 }
 
-// objects are the cases compiled for one architecture that objects do not serve by default.
+// objects are the cases compiled for one architecture that objects do not support by default.
 type objects struct {
 	work    string            // directory of scripts and objects
-	refused map[string]string // as Suite.refused
+	refused map[string]string // as in Suite
 }
 
-// New reads the cases whose names match only, builds the programs and compiles
-// the scripts. It skips the test when the programs under test are not there.
+// New reads the cases whose names match only, builds the programs and compiles the scripts. It skips
+// the test if the programs under test do not exist.
 func New(t *testing.T, only *regexp.Regexp, oracle bool) *Suite {
 	t.Helper()
 	root, err := repository()
@@ -93,7 +92,7 @@ func repository() (string, error) {
 	return "", err
 }
 
-// Foreign builds what guests of another architecture need, once.
+// Foreign builds the programs for guests of another architecture, once.
 func (s *Suite) Foreign(t *testing.T, goarch string) {
 	t.Helper()
 	if goarch == runtime.GOARCH || s.foreign[goarch] != "" {
@@ -114,13 +113,13 @@ func (s *Suite) Foreign(t *testing.T, goarch string) {
 	}
 }
 
-// wanted reports whether a case is for guests of an architecture.
+// wanted reports whether a case is to run on an architecture.
 func (s *Suite) wanted(c *cases.Case, goarch string) bool {
 	return s.Slow || c.Core || arch.ByName(goarch).Default
 }
 
-// crossCompilers are the C compilers for other architectures, as Debian calls
-// them, with the C library that their programs need in a guest.
+// crossCompilers are the C compilers for other architectures under their Debian names, and the C
+// library that their programs need in a guest.
 var crossCompilers = map[string]struct {
 	gcc       string
 	libraries []string
@@ -129,7 +128,7 @@ var crossCompilers = map[string]struct {
 	"riscv64": {"riscv64-linux-gnu-gcc", []string{"/usr/riscv64-linux-gnu/lib/ld-linux-riscv64-lp64d.so.1", "/usr/riscv64-linux-gnu/lib/libc.so.6"}},
 }
 
-// bin is the directory of the programs for an architecture.
+// bin returns the directory of the programs for an architecture.
 func (s *Suite) bin(goarch string) string {
 	if dir := s.foreign[goarch]; dir != "" {
 		return dir
@@ -147,8 +146,8 @@ func (s *Suite) build(t *testing.T, programs []string, goarch, bin string) {
 	}
 }
 
-// buildC compiles the workloads that must use the C library. Without a compiler
-// they are absent, and the feature that the cases name is missing.
+// buildC compiles the workloads that need the C library. Without a compiler they are missing, and so is
+// the feature that the cases name.
 func (s *Suite) buildC(t *testing.T, gcc, bin string) {
 	t.Helper()
 	if _, err := exec.LookPath(gcc); err != nil {
@@ -158,13 +157,13 @@ func (s *Suite) buildC(t *testing.T, gcc, bin string) {
 		name := strings.TrimSuffix(filepath.Base(source), ".c")
 		cmd := exec.Command(gcc, "-O1", "-Wall", "-pthread", "-o", filepath.Join(bin, name), filepath.Join(s.Root, source))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Logf("%s is not there for the cases that need it: %v\n%s", name, err, out)
+			t.Logf("cases that need %s will be skipped: %v\n%s", name, err, out)
 		}
 	}
 }
 
-// prepare writes the script and compiles it. A script that btc refuses is kept
-// as a failure of its case on every kernel.
+// prepare writes the script to a file and compiles it. If btc refuses the script, its case fails on
+// every kernel.
 func (s *Suite) prepare(t *testing.T, c *cases.Case) {
 	t.Helper()
 	script := filepath.Join(s.Work, c.Name+".bt")
@@ -209,8 +208,8 @@ func (s *Suite) compile(c *cases.Case, from, to string, refused map[string]strin
 	}
 }
 
-// withoutHeaders removes the kernel headers that a script includes, which bpftrace
-// would need as files, and defines the constants of headers that it uses: btc knows them.
+// withoutHeaders removes #include lines for kernel headers and defines the constants that the script
+// uses. btc knows these headers; bpftrace would need them as files.
 func withoutHeaders(script string) string {
 	defines := ""
 	for _, c := range constants {
@@ -221,18 +220,18 @@ func withoutHeaders(script string) string {
 	return defines + include.ReplaceAllString(script, "")
 }
 
-// constants are macros of the kernel's headers that the cases use.
+// constants are the macros of kernel headers that the cases use.
 var constants = []struct{ name, value string }{
 	{"AF_INET", "2"}, {"AF_INET6", "10"}, {"S_IFMT", "0170000"}, {"S_IFREG", "0100000"},
 }
 
-// quoted reports whether a command has arguments in quotes. bpftrace's -c splits at
-// blanks: it runs a shell script with the command instead.
+// quoted reports whether a command has quoted arguments. bpftrace splits the command of -c at spaces,
+// so such a command is put into a shell script.
 func quoted(command string) bool { return strings.ContainsAny(command, `'"`) }
 
 var include = regexp.MustCompile(`(?m)^#include <.*>$`)
 
-// skipReason says why a case is left out on a kernel before anything is run.
+// skipReason returns why a case is skipped on a kernel without running anything, or "".
 func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 	if s.Oracle && c.Skip[cases.Oracle] != "" {
 		return "with bpftrace: " + c.Skip[cases.Oracle]
@@ -240,7 +239,8 @@ func (s *Suite) skipReason(c *cases.Case, kernel string) string {
 	return c.Skip[kernel]
 }
 
-// job turns a case into a job; work is the directory of scripts and objects there.
+// job returns the job of a case; work is the directory of scripts and objects on the machine that runs
+// it.
 func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	j := driver.Job{
 		Name: c.Name, Tool: []string{tool}, Before: strings.Fields(c.Before), After: arguments(c.After),
@@ -256,14 +256,14 @@ func (s *Suite) job(c *cases.Case, tool, work string) driver.Job {
 	file := c.Name + ".o"
 	if s.Oracle {
 		file = c.Name + ".bt"
-		// bpftrace alone takes many seconds to start under emulation.
+		// bpftrace takes many seconds to start under emulation.
 		j.Limit *= 3
 	}
 	j.Tool = append(append(j.Tool, filepath.Join(work, file)), c.Args...)
 	return j
 }
 
-// arguments are those of a command. A shell runs one with quotes or operators.
+// arguments splits a command into its arguments. A command with quotes or operators is run by a shell.
 func arguments(command string) []string {
 	if strings.ContainsAny(command, "'\"|;&<>") {
 		return []string{"sh", "-c", command}
@@ -271,7 +271,7 @@ func arguments(command string) []string {
 	return strings.Fields(command)
 }
 
-// work is the directory of scripts and objects for guests of an architecture.
+// work returns the directory of scripts and objects for guests of an architecture.
 func (s *Suite) work(goarch string) string {
 	if o := s.own[goarch]; o != nil {
 		return o.work
@@ -279,9 +279,8 @@ func (s *Suite) work(goarch string) string {
 	return s.Work
 }
 
-// puts lists the files that a guest needs. Where the guest's root is a disk of
-// its own it has its own C library, else ours goes with the C workloads and with the
-// programs of this machine that cases trace.
+// puts lists the files that a guest needs. A guest whose root is a disk has its own C library; other
+// guests get ours, for the C workloads and for the programs of this machine that cases trace.
 func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 	bin := s.bin(goarch)
 	puts := []vm.Put{{Host: bin, Guest: "/bin"}, {Host: s.work(goarch), Guest: guestWork}}
@@ -292,7 +291,7 @@ func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 	}
 	program := filepath.Join(bin, "getaddrinfo")
 	if _, err := os.Stat(program); err != nil {
-		return puts, nil // no compiler: the cases are skipped by their feature
+		return puts, nil // no compiler: the feature check skips the cases
 	}
 	if goarch != runtime.GOARCH {
 		for _, l := range crossCompilers[goarch].libraries {
@@ -322,8 +321,8 @@ func (s *Suite) puts(goarch string) ([]vm.Put, error) {
 	return puts, nil
 }
 
-// modules are those of a kernel's modules that cases load: nf_conntrack, what it
-// needs, and a user of it. The others are for tools/maketarget.
+// modules lists the modules of a kernel that the cases load: nf_conntrack, its dependencies and one
+// user of it. The other modules are for tools/maketarget.
 func modules(image string) []vm.Put {
 	var all []vm.Put
 	paths, _ := filepath.Glob(filepath.Join(filepath.Dir(image), "modules", "*"))

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// archive is a cpio archive in the "newc" format, which the kernel unpacks as
-// its first root. All files belong to root.
+// archive is a cpio archive in the "newc" format, which the kernel unpacks as its initial root file
+// system. All files are owned by root.
 type archive struct {
 	buf   bytes.Buffer
 	inode int
@@ -25,7 +25,7 @@ type archive struct {
 
 func newArchive() *archive { return &archive{dirs: map[string]bool{}} }
 
-// Bits of a mode that say which kind of file follows.
+// File type bits of a mode.
 const (
 	modeDir    = 0o040000
 	modeFile   = 0o100000
@@ -75,8 +75,8 @@ func (a *archive) device(name string, major, minor int) {
 	a.entry(name, modeDevice|0o600, nil, major, minor)
 }
 
-// tree adds the file or directory host under the name guest. A symbolic link
-// named directly is followed; inside a directory links stay links.
+// tree adds the file or directory host as guest. If host is a symbolic link, it is followed; links
+// inside a directory stay links.
 func (a *archive) tree(host, guest string) error {
 	info, err := os.Stat(host)
 	if err != nil {
@@ -133,8 +133,8 @@ func (a *archive) bytes() []byte {
 	return a.buf.Bytes()
 }
 
-// copyTar copies a tar archive from the start of the disk image raw: up to its
-// end marker, two blocks of zeros.
+// copyTar copies the tar archive at the start of the disk image raw, up to its end marker of two zero
+// blocks.
 func copyTar(raw, out string) error {
 	in, err := os.Open(raw)
 	if err != nil {
@@ -149,11 +149,11 @@ func copyTar(raw, out string) error {
 }
 
 func copyTarBlocks(in io.Reader, out io.Writer) error {
-	const sizeStart, sizeEnd = 124, 136 // field "size", octal
+	const sizeStart, sizeEnd = 124, 136 // offsets of the field "size", in octal
 	block := make([]byte, 512)
 	for zeros := 0; zeros < 2; {
 		if _, err := io.ReadFull(in, block); err != nil {
-			return fmt.Errorf("the guest's /out is cut off: %w", err)
+			return fmt.Errorf("the guest's /out is truncated: %w", err)
 		}
 		if _, err := out.Write(block); err != nil {
 			return err

@@ -1,6 +1,7 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: Apache-2.0
-# First process of a guest: mounts what tracing needs, runs /vmrun/cmd, reports on ttyS3.
+# The first process in a guest: mounts the file systems for tracing, runs /vmrun/cmd, and reports on
+# ttyS3.
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/root TERM=dumb LANG=C.UTF-8
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
@@ -22,13 +23,13 @@ mount -t tmpfs shm /dev/shm
 ip link set lo up
 hostname vm
 ulimit -l unlimited
-# Debian's kernels for riscv64 begin with the interpreter, which takes fewer programs.
+# Debian's kernels for riscv64 start with the interpreter, which rejects some programs.
 echo 1 >/proc/sys/net/core/bpf_jit_enable
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 report() { echo "$*" >/dev/ttyS3; }
 
-# NVMe is probed asynchronously: find a disk by its serial number, not by its name.
+# NVMe devices are probed asynchronously: find a disk by its serial number, not by its name.
 disk() {
 	n=0
 	while [ $n -lt 200 ]; do
@@ -44,7 +45,7 @@ disk() {
 	echo /dev/no-disk-$1
 }
 
-# Kernels for real machines have the driver as a module.
+# Kernels for real machines have the NVMe driver as a module.
 for m in $(cat /vmrun/modules/order 2>/dev/null); do insmod /vmrun/modules/$m.ko; done
 [ -e /vmrun/scratch ] && ln -s $(disk scratch) /dev/scratch
 root=

@@ -16,18 +16,18 @@ import (
 //go:embed init.sh
 var initScript string
 
-// guestDirs are made in every guest, next to those that Puts need.
+// guestDirs are directories that every guest has, in addition to those for the Puts.
 var guestDirs = strings.Fields("bin sbin usr usr/bin usr/sbin dev proc sys tmp mnt root etc out vmrun var run")
 
-// applets are the busybox commands that a guest has.
+// applets are the busybox commands in a guest.
 var applets = strings.Fields(`sh mount umount stty cut echo ip hostname mkdir sleep cat ls cp mv rm ln chroot poweroff
  tar sync true false test grep sed awk head tail wc sort uniq od hexdump dd ps kill pidof sysctl uname id env seq
  printf find tr date timeout nproc mknod dmesg insmod lsmod chmod touch usleep yes xargs tee expr readlink stat ping nc
  md5sum sha256sum cmp diff du df free mktemp basename dirname nohup setsid which top vi less time taskset nice su rmdir
  mke2fs mkswap swapon swapoff`)
 
-// busybox returns the static busybox for the guests of an image: what lies beside
-// it, else the machine's own.
+// busybox returns the static busybox for the guests of an image: the one next to the image, or else the
+// one of this machine.
 func busybox(image string, p platform) (string, error) {
 	beside := filepath.Join(filepath.Dir(image), "busybox")
 	if _, err := os.Stat(beside); err == nil {
@@ -47,7 +47,7 @@ func busybox(image string, p platform) (string, error) {
 	return "", errors.New("no static busybox (package busybox-static)")
 }
 
-// initramfs builds the guest's first root: busybox, our init, the command and the Puts.
+// initramfs builds the guest's initial root file system: busybox, our init, the command and the Puts.
 func initramfs(c Config) ([]byte, error) {
 	p, err := platformOf(c.Image)
 	if err != nil {
@@ -77,7 +77,7 @@ func initramfs(c Config) ([]byte, error) {
 	putRoot := ""
 	if c.Disk != "" {
 		a.file("vmrun/disk", 0o644, nil)
-		putRoot = "put" // init copies it over the disk's root
+		putRoot = "put" // init copies it to the root of the disk
 	}
 	if c.Scratch {
 		a.file("vmrun/scratch", 0o644, nil)
@@ -98,8 +98,8 @@ func initramfs(c Config) ([]byte, error) {
 	return a.bytes(), nil
 }
 
-// diskDriver adds the modules of a kernel that has the driver of NVMe as a module, with
-// their order of loading. A kernel without them has it built in.
+// diskDriver adds the NVMe driver modules of a kernel and their load order. Kernels without such
+// modules have the driver built in.
 func (a *archive) diskDriver(modules string) error {
 	order, err := os.ReadFile(filepath.Join(modules, "order"))
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *archive) diskDriver(modules string) error {
 	return nil
 }
 
-// commandScript is the shell script that runs the command with its environment.
+// commandScript returns the shell script that runs the command in its environment.
 func commandScript(c Config) string {
 	var s strings.Builder
 	for _, e := range c.Env {

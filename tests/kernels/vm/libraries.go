@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Program lists what a guest needs to run a program of this machine as guest.
+// Program lists the files that a guest needs to run the program path of this machine as guest.
 func Program(path, guest string) ([]Put, error) {
 	files, err := Libraries(path)
 	if err != nil {
@@ -28,8 +28,8 @@ func Program(path, guest string) ([]Put, error) {
 	return puts, nil
 }
 
-// Libraries returns the files which the dynamic loader maps for program: the
-// loader itself and what it lists.
+// Libraries returns the files that the dynamic loader maps for program: the loader itself and the
+// libraries that it lists.
 func Libraries(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if err != nil {

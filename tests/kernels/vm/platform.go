@@ -10,9 +10,9 @@ import (
 	"runtime"
 )
 
-// platform is one row of the table of architectures that guests can have.
+// platform is one row of the table of supported guest architectures.
 type platform struct {
-	goarch     string   // as Go calls it
+	goarch     string   // GOARCH
 	qemu       string   // program
 	machine    []string // arguments that describe machine and processor
 	kernelArgs string
@@ -34,11 +34,11 @@ func platforms() []platform {
 			},
 		},
 		{
-			// A processor with atomics of its own (v8.1), and without pointer
-			// authentication, whose emulation is slow.
+			// A CPU with its own atomic instructions (v8.1) but without pointer authentication, which
+			// is slow to emulate.
 			goarch: "arm64", qemu: "qemu-system-aarch64",
 			machine: []string{"-M", "virt", "-cpu", "neoverse-n1"}, kernelArgs: "console=ttyAMA0",
-			// The board has one port; a PCI card with four has the others.
+			// The board has one serial port; a PCI card with four provides the others.
 			ports: func(file func(string) string) []string {
 				args := []string{"-serial", "file:" + file("console"), "-chardev", "null,id=port0"}
 				card := "pci-serial-4x,chardev1=port0"
@@ -52,7 +52,7 @@ func platforms() []platform {
 		{
 			goarch: "riscv64", qemu: "qemu-system-riscv64",
 			machine: []string{"-M", "virt", "-cpu", "rv64"}, kernelArgs: "console=ttyS0",
-			// The board has one port; a PCI card with four has the others.
+			// The board has one serial port; a PCI card with four provides the others.
 			ports: func(file func(string) string) []string {
 				args, card := []string{"-serial", "file:" + file("console"), "-chardev", "null,id=port4"}, "pci-serial-4x,chardev4=port4"
 				for i, port := range []string{"stdout", "stderr", "control"} {
@@ -65,14 +65,14 @@ func platforms() []platform {
 	}
 }
 
-// platformOf tells the architecture of a kernel image by its contents.
+// platformOf returns the architecture of a kernel image, from its contents.
 func platformOf(image string) (platform, error) {
 	f, err := os.Open(image)
 	if err != nil {
 		return platform{}, err
 	}
 	defer f.Close()
-	// Headers of ELF (vmlinux), of the Image of arm64 and riscv64 and of the x86 bzImage.
+	// Magic numbers of ELF (vmlinux), of the Image of arm64 and riscv64 and of the x86 bzImage.
 	head := make([]byte, 0x210)
 	if _, err := io.ReadFull(f, head); err != nil {
 		return platform{}, fmt.Errorf("%s: %w", image, err)
@@ -94,7 +94,7 @@ func platformOf(image string) (platform, error) {
 	return platform{}, fmt.Errorf("%s is not a kernel image that can be booted (x86 vmlinux or bzImage, arm64 or riscv64 Image)", image)
 }
 
-// Arch is the architecture of a kernel image, as Go calls it: amd64, arm64 or riscv64.
+// Arch returns the architecture of a kernel image as GOARCH: amd64, arm64 or riscv64.
 func Arch(image string) (string, error) {
 	p, err := platformOf(image)
 	return p.goarch, err

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vm boots a Linux kernel under QEMU's software emulation with a
-// throw-away initramfs, runs one command in it as root, and gives back its
-// standard output, standard error, exit status and, when asked, the files that
-// it left in /out.
+// Package vm boots a Linux kernel under QEMU's software emulation with a throw-away initramfs, runs one
+// command in it as root, and returns its standard output, standard error, exit status and, if asked
+// for, the files that it left in /out.
 //
-// It takes a kernel image, for x86_64 or arm64, and a list of files, and needs
-// the QEMU of that architecture and a static busybox for it, no root and no KVM.
-// A result is returned only when the guest itself reported the exit status of
-// the command: a panic, a hang or a killed QEMU is always an error.
+// It needs a kernel image for a supported architecture (see platforms), the QEMU of that architecture
+// and a static busybox, but neither root nor KVM. Run only returns a result if the guest itself
+// reported the exit status of the command: a panic, a hang or a killed QEMU is always an error.
 package vm
 
 import (
@@ -30,8 +28,7 @@ type Put struct {
 	Guest string // absolute path in the guest
 }
 
-// Config says what to boot and what to run in it. QEMU, Image and
-// Command are required.
+// Config says what to boot and what to run in it. QEMU, Image and Command are required.
 type Config struct {
 	QEMU    string        // program to run, see FindQEMU
 	Image   string        // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
@@ -39,28 +36,28 @@ type Config struct {
 	Puts    []Put         // files for the guest
 	Env     []string      // "K=V" for the command
 	Disk    string        // ext4 image that becomes the command's root; it is not changed
-	Scratch bool          // the guest has a disk that nothing else uses, /dev/scratch
-	OutTar  string        // when set, the guest's /out is written to this file as a tar archive
+	Scratch bool          // give the guest an unused disk, /dev/scratch
+	OutTar  string        // if set, the guest's /out is written to this file as a tar archive
 	Memory  int           // MiB, default 768
 	CPUs    int           // default 2; only one runs at a time
 	Timeout time.Duration // for the whole run, default 2 minutes
-	Append  string        // more kernel arguments
-	Console string        // when set, the kernel's console is kept in this file
+	Append  string        // additional kernel arguments
+	Console string        // if set, the output of the kernel's console is written to this file
 }
 
-// Result is what a command did in a guest.
+// Result is the result of a command in a guest.
 type Result struct {
 	Stdout, Stderr []byte
 	Exit           int           // status of the command, 0..255
-	Boot           time.Duration // guest's clock when the command started
+	Boot           time.Duration // guest's clock at the start of the command
 	Run            time.Duration // guest's time spent in the command
 }
 
-// GuestError is a run that ended without the guest having reported an exit status.
+// GuestError is the error of a run in which the guest did not report an exit status.
 type GuestError struct {
-	Reason  string // what is known of the cause
-	Console string // last part of the kernel's console
-	Stdout  []byte // what the command had printed by then
+	Reason  string // what is known about the cause
+	Console string // end of the kernel's console output
+	Stdout  []byte // what the command had printed so far
 }
 
 func (e *GuestError) Error() string {
@@ -70,17 +67,16 @@ func (e *GuestError) Error() string {
 const (
 	// thread=multi crashes guests that patch code (kprobes, ftrace, static keys).
 	accelerator = "tcg,thread=single"
-	// No boot-time self tests, no mitigations (slow under emulation), addresses that
-	// stay the same, and no reboot on a panic.
+	// No boot-time self tests, no mitigations (slow under emulation), no address randomization, and no
+	// reboot on a panic.
 	kernelArgs = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests=1"
 	outBytes   = 256 << 20 // limit for /out; the file is sparse
 	// scratchBytes is the size of /dev/scratch.
 	scratchBytes = 16 << 20 // the file is sparse
 )
 
-// FindQEMU returns the QEMU for a kernel image: the one that
-// tests/setup/qemu.sh unpacked below dir, else the machine's own. The error says
-// in one line why the image cannot be booted here.
+// FindQEMU returns the QEMU for a kernel image: the one that tests/setup/qemu.sh unpacked below dir, or
+// else the one of this machine. The error says in one line why the image cannot be booted here.
 func FindQEMU(dir, image string) (string, error) {
 	p, err := platformOf(image)
 	if err != nil {
@@ -102,8 +98,9 @@ func FindQEMU(dir, image string) (string, error) {
 	return "", fmt.Errorf("no %s (tests/setup/install.sh gets it)", p.qemu)
 }
 
-// FindImage returns the image of the kernel called name in dir (as laid out by
-// getkernels.sh: dir/name/vmlinux, or Image on other architectures than x86_64), or name itself when it is a path.
+// FindImage returns the image of the kernel called name in dir, laid out by getkernels.sh:
+// dir/name/vmlinux, or dir/name/Image on other architectures than x86_64. If name is a path, it returns
+// name.
 func FindImage(dir, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -117,8 +114,8 @@ func FindImage(dir, name string) (string, error) {
 	return "", fmt.Errorf("no kernel %s in %s (tests/kernels/getkernels.sh fetches it)", name, dir)
 }
 
-// Run boots, runs the command and returns what it did. The error is a
-// *GuestError when the guest died, hung or never reached the command.
+// Run boots the guest, runs the command and returns its result. The error is a *GuestError if the guest
+// died, hung or never reached the command.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	c = withDefaults(c)
 	dir, err := os.MkdirTemp("", "vm")
@@ -157,8 +154,8 @@ func withDefaults(c Config) Config {
 	return c
 }
 
-// qemuArgs returns every stream a serial port of its own: ttyS1 standard output,
-// ttyS2 standard error, ttyS3 the control messages, and the console another one.
+// qemuArgs gives each stream its own serial port: ttyS1 is standard output, ttyS2 standard error and
+// ttyS3 the control messages. The console has another one.
 func qemuArgs(c Config, dir string) ([]string, error) {
 	p, err := platformOf(c.Image)
 	if err != nil {
@@ -194,8 +191,8 @@ func qemuArgs(c Config, dir string) ([]string, error) {
 	return args, nil
 }
 
-// nvme describes a disk. The driver is built into the kernels for clouds, unlike virtio,
-// and diskDriver has it for others; the guest finds the disk by its serial number.
+// nvme returns the options for a disk. Kernels for clouds have the NVMe driver built in, unlike virtio;
+// for others see diskDriver. The guest finds the disk by its serial number.
 func nvme(file, serial, option string) []string {
 	return []string{
 		"-drive", fmt.Sprintf("file=%s,if=none,id=%s,format=raw,%s", file, serial, option),
@@ -203,7 +200,7 @@ func nvme(file, serial, option string) []string {
 	}
 }
 
-// control is what the guest's init reported on its control port.
+// control is what the guest's init reported on the control port.
 type control struct {
 	exit       int
 	exited     bool
@@ -237,7 +234,7 @@ func parseControl(text []byte) control {
 
 func collect(ctx context.Context, c Config, dir string, qemuOutput []byte, runErr error) (*Result, error) {
 	read := func(name string) []byte {
-		b, _ := os.ReadFile(filepath.Join(dir, name)) // absent when QEMU did not start
+		b, _ := os.ReadFile(filepath.Join(dir, name)) // absent if QEMU did not start
 		return b
 	}
 	console := read("console")

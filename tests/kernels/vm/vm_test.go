@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// bootable returns a configuration with a kernel to boot, or skips the test.
+// bootable returns a configuration with a kernel to boot; without one, it skips the test.
 func bootable(t *testing.T, kernel string) Config {
 	t.Helper()
 	if testing.Short() {
@@ -64,7 +64,7 @@ func testRun(t *testing.T, c Config) {
 	for {
 		h, err := archive.Next()
 		if err == io.EOF {
-			t.Fatal("/out/r did not come back")
+			t.Fatal("/out/r is missing in the archive")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,8 @@ func testRun(t *testing.T, c Config) {
 	}
 }
 
-// A guest that dies or hangs is an error, whatever its command printed before.
+// TestRunNoExitStatus checks that a guest that dies or hangs is an error, no matter what its command
+// printed before.
 func TestRunNoExitStatus(t *testing.T) {
 	base := bootable(t, "6.1")
 	for name, c := range map[string]Config{
@@ -102,7 +103,7 @@ func TestParseControl(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c := parseControl([]byte("start 2.5\nexit \n")); c.exited {
-		t.Error("an exit line that is cut off counts as an exit")
+		t.Error("a truncated exit line counts as an exit")
 	}
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Extractbtf writes the type information of an uncompressed kernel image to a
-// file: the same bytes as /sys/kernel/btf/vmlinux on a host which runs that
-// kernel. The image is an ELF vmlinux with a .BTF section, or a bare one (arm64's
-// Image), in which the data is found by its header.
+// Extractbtf writes the BTF of an uncompressed kernel image to a file: the same bytes as
+// /sys/kernel/btf/vmlinux on a host that runs this kernel. The image is an ELF vmlinux with a .BTF
+// section or a flat image (arm64's Image), in which the BTF is found by its header.
 //
 //	go run ./tests/kernels/cmd/extractbtf IMAGE OUT
 package main
@@ -56,9 +55,8 @@ func section(vmlinux []byte) ([]byte, error) {
 	return s.Data()
 }
 
-// search finds the longest type information whose header is sound: the two
-// parts that it names follow each other, and the second, the strings, begins and
-// ends with NUL.
+// search returns the longest BTF with a valid header: the type section and the string section follow
+// each other, and the string section begins and ends with NUL.
 func search(image []byte) ([]byte, error) {
 	const header = 24
 	magic := []byte{0x9f, 0xeb, 1, 0}
@@ -84,7 +82,7 @@ func search(image []byte) ([]byte, error) {
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no type information: not a kernel with CONFIG_DEBUG_INFO_BTF")
+		return nil, fmt.Errorf("no BTF found: not a kernel with CONFIG_DEBUG_INFO_BTF")
 	}
 	return best, nil
 }

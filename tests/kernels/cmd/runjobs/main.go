@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runjobs runs jobs of package driver: it reads them as JSON from the file
-// named by its argument and writes records to standard output. The test suites
-// start it in a guest or, in a mount namespace of its own, on the host.
+// Runjobs runs jobs of package driver. It reads them as JSON from the file named by its argument and
+// writes records to standard output. The test suites start it in a guest or, in its own mount
+// namespace, on the host.
 package main
 
 import (
@@ -35,7 +35,7 @@ func run() error {
 	if err := json.Unmarshal(b, &jobs); err != nil {
 		return fmt.Errorf("%s: %w", os.Args[1], err)
 	}
-	// Containers often lack tracefs; the features report whether this helped.
+	// Containers often lack tracefs. The features report whether mounting it worked.
 	const tracefs = "/sys/kernel/tracing"
 	if _, err := os.Stat(filepath.Join(tracefs, "events")); err != nil {
 		_ = unix.Mount("tracefs", tracefs, "tracefs", 0, "")

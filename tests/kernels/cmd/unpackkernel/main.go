@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Unpackkernel writes the uncompressed kernel that a vmlinuz holds: an ELF
-// vmlinux from an x86 bzImage, a bare Image on arm64 and riscv64, where Debian does
-// not compress it. QEMU starts these forms without decompressing them under
-// emulation, and they carry the kernel's BTF.
+// Unpackkernel writes the uncompressed kernel of a vmlinuz to a file: an ELF vmlinux from an x86
+// bzImage, or the flat Image of arm64 and riscv64, which Debian does not always compress. QEMU boots
+// these formats without emulating the decompression, and they contain the kernel's BTF.
 //
 //	go run ./tests/kernels/cmd/unpackkernel VMLINUZ OUT
 //
-// It runs xz, lz4 or zstd, whichever the image was packed with.
+// It runs xz, lz4 or zstd, depending on the compression of the image.
 package main
 
 import (
@@ -18,7 +17,7 @@ import (
 	"os/exec"
 )
 
-// packers are the ways a Debian kernel may be compressed, told apart by the first bytes.
+// packers are the compression formats of Debian kernels, recognized by their first bytes.
 var packers = []struct {
 	magic   string
 	command []string
@@ -61,14 +60,14 @@ func unpack(image, out string) error {
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		vmlinux, err := cmd.Output()
-		// The image's length follows the compressed stream: decompressors report it as trailing garbage after
-		// unpacking everything.
+		// The length of the image follows the compressed stream. Decompressors report it as trailing
+		// garbage after they have unpacked everything.
 		if !bytes.HasPrefix(vmlinux, []byte("\x7fELF")) {
-			return fmt.Errorf("%s gives no ELF file: %v %s", p.command[0], err, stderr.String())
+			return fmt.Errorf("output of %s is not an ELF file: %v %s", p.command[0], err, stderr.String())
 		}
 		return os.WriteFile(out, vmlinux, 0o644)
 	}
-	return fmt.Errorf("packed in an unknown way (first bytes %x)", packed[:min(6, len(packed))])
+	return fmt.Errorf("unknown compression format (first bytes %x)", packed[:min(6, len(packed))])
 }
 
 // bareImage reports whether b is an uncompressed Image of arm64 or riscv64, by the magic
@@ -77,7 +76,7 @@ func bareImage(b []byte) bool {
 	return len(b) > 64 && (string(b[0x38:0x3c]) == "ARM\x64" || string(b[0x38:0x3c]) == "RSC\x05")
 }
 
-// payload finds the packed kernel by the fields of the x86 boot protocol's setup header.
+// payload finds the compressed kernel by the setup header of the x86 boot protocol.
 func payload(b []byte) ([]byte, error) {
 	const (
 		setupSectors  = 0x1f1
@@ -95,7 +94,7 @@ func payload(b []byte) ([]byte, error) {
 	start := (setup+1)*512 + int(binary.LittleEndian.Uint32(b[payloadOffset:]))
 	size := int(binary.LittleEndian.Uint32(b[payloadOffset+4:]))
 	if start < 0 || size < 0 || start+size > len(b) {
-		return nil, fmt.Errorf("cut off: payload of %d bytes at %d in %d", size, start, len(b))
+		return nil, fmt.Errorf("truncated: payload of %d bytes at offset %d, file size %d", size, start, len(b))
 	}
 	return b[start : start+size], nil
 }

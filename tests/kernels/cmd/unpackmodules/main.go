@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Unpackmodules copies some of a kernel's modules, unpacked, with all that they
-// depend on, from the tree of a package:
+// Unpackmodules copies some modules of a kernel package, uncompressed, together with all modules that
+// they depend on:
 //
 //	go run ./tests/kernels/cmd/unpackmodules TREE OUT NAME...
 //
-// OUT receives NAME.ko for each, NAME.btf with the module's own types, and order,
-// which lists the names so that each is behind what it depends on. A module
-// that the kernel does not have is left out: it is built in, or not made for the
-// architecture. It runs xz where modules are packed.
+// It writes to OUT a file NAME.ko for each module, NAME.btf with the module's own BTF, and the file
+// "order", which lists the names such that each follows its dependencies. A module that the kernel does
+// not have is left out: it is built in or does not exist on this architecture. Compressed modules are
+// unpacked with xz.
 package main
 
 import (
@@ -62,7 +62,7 @@ func unpack(tree, out string, names []string) error {
 	return os.WriteFile(filepath.Join(out, "order"), []byte(strings.Join(u.order, "\n")+"\n"), 0o644)
 }
 
-// module writes a module behind its dependencies.
+// module writes a module after its dependencies.
 func (u *unpacker) module(name string) error {
 	path, ok := u.files[name]
 	if !ok || u.done[name] {
@@ -109,7 +109,7 @@ func (u *unpacker) module(name string) error {
 func section(f *elf.File, name string) ([]byte, error) {
 	s := f.Section(name)
 	if s == nil {
-		return nil, fmt.Errorf("it has no section %s", name)
+		return nil, fmt.Errorf("no section %s", name)
 	}
 	return s.Data()
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Vmrun boots a kernel under QEMU, runs one command in it as root and hands
-// back the command's standard output, standard error and exit status.
+// Vmrun boots a kernel under QEMU, runs one command in it as root and passes on the command's standard
+// output, standard error and exit status.
 //
 //	go run ./tests/kernels/cmd/vmrun -k 6.12 -put ./btrun:/bin/btrun -put ./x.o -put ./x.json -- btrun /x.o
 //	go run ./tests/kernels/cmd/vmrun -k sid -disk build/oracle/root.ext4 -- bpftrace -e 'kprobe:do_nanosleep { exit(); }'
 //
-// Its own failures exit with 201 (the guest died or hung) or 200 (all others).
+// Vmrun exits with 201 if the guest died or hung, and with 200 for all other errors of its own.
 package main
 
 import (

@@ -9,29 +9,29 @@ import (
 	"strings"
 )
 
-// Outcome is what a run of a case gave.
+// Outcome is the result of one run of a case.
 type Outcome struct {
 	Stdout, Stderr string
-	Exit           int    // exit status; -1 when ended by a signal
-	TimedOut       bool   // the run did not end in time and was killed
-	Problem        string // the run could not be carried out as the case says
-	Report         string // the workload's report, "key value" lines
+	Exit           int    // exit status; -1 if a signal ended the run
+	TimedOut       bool   // the run exceeded its time limit and was killed
+	Problem        string // why the run could not be carried out; "" if it was
+	Report         string // the workload's report: lines "key value"
 }
 
-// Judge compares an outcome with what the case expects and returns every
+// Check compares an outcome with the expectations of the case and returns every
 // difference as one line or block of text; none means that the case passed.
-func (c *Case) Judge(o Outcome) []string {
+func (c *Case) Check(o Outcome) []string {
 	var bad []string
 	add := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
 	if o.Problem != "" {
 		add("%s", o.Problem)
 	}
 	if o.TimedOut {
-		add("did not end within %v", c.Limit)
+		add("still running after %v", c.Limit)
 	} else if o.Exit != c.Exit {
-		add("exit status %d, not %d", o.Exit, c.Exit)
+		add("exit status %d, want %d", o.Exit, c.Exit)
 	}
-	j := &judge{report: parseReport(o.Report), numbers: map[string]int64{}, stdout: o.Stdout}
+	j := &checker{report: parseReport(o.Report), numbers: map[string]int64{}, stdout: o.Stdout}
 	for _, s := range []struct {
 		name string
 		want output
@@ -54,18 +54,18 @@ func (c *Case) Judge(o Outcome) []string {
 	return bad
 }
 
-// trouble is what no run that should succeed may print on standard error.
+// trouble matches output on standard error that fails a run expected to succeed.
 var trouble = regexp.MustCompile(`(?m)^(.*\bERROR\b.*|panic:.*|fatal error:.*|goroutine .*|Lost .* events.*)$`)
 
-// judge holds what a case's relations refer to.
-type judge struct {
+// checker holds the values that the relations of a case refer to.
+type checker struct {
 	report  map[string]string
-	numbers map[string]int64 // captures
+	numbers map[string]int64 // named integers captured from the output
 	stdout  string
 }
 
-// parseReport keeps the last value of each key, and all of them under
-// KEY.1, KEY.2, ... in their order.
+// parseReport returns the report as a map. KEY maps to its last value; KEY.1, KEY.2, ... map to all of
+// its values in order.
 func parseReport(text string) map[string]string {
 	m, seen := map[string]string{}, map[string]int{}
 	for line := range strings.Lines(text) {
@@ -77,7 +77,7 @@ func parseReport(text string) map[string]string {
 	return m
 }
 
-func (j *judge) stream(want output, got string) []error {
+func (j *checker) stream(want output, got string) []error {
 	var bad []error
 	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 	if want.exact {
@@ -93,8 +93,8 @@ func (j *judge) stream(want output, got string) []error {
 	return bad
 }
 
-// compile makes a pattern ready for matching in this run.
-func (j *judge) compile(line string) (*regexp.Regexp, error) {
+// compile translates a pattern into a regular expression for this run.
+func (j *checker) compile(line string) (*regexp.Regexp, error) {
 	p, err := Pattern(line)
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (j *judge) compile(line string) (*regexp.Regexp, error) {
 
 const anyLines = "..."
 
-// whole matches all lines in order. Blank lines at the end count for nothing:
-// archives end their sections with one.
-func (j *judge) whole(want, got []string) error {
+// whole matches all lines in order. It ignores blank lines at the end, because a txtar section ends
+// with one.
+func (j *checker) whole(want, got []string) error {
 	want, got = trimBlank(want), trimBlank(got)
 	patterns := make([]*regexp.Regexp, len(want))
 	for i, w := range want {
@@ -121,7 +121,7 @@ func (j *judge) whole(want, got []string) error {
 			return err
 		}
 	}
-	// furthest is the first line of want that no attempt got past.
+	// furthest is the first line of want that no attempt could match.
 	furthest, furthestGot := 0, 0
 	var match func(i, k int) bool
 	failed := map[[2]int]bool{}
@@ -155,7 +155,7 @@ func (j *judge) whole(want, got []string) error {
 	if furthestGot >= len(got) {
 		return fmt.Errorf("ends before the expected line %q", want[furthest])
 	}
-	return fmt.Errorf("from line %d (%q) nothing matches the expected line %q", furthestGot+1, got[furthestGot], want[furthest])
+	return fmt.Errorf("no line from line %d (%q) on matches the expected line %q", furthestGot+1, got[furthestGot], want[furthest])
 }
 
 func trimBlank(lines []string) []string {
@@ -165,8 +165,8 @@ func trimBlank(lines []string) []string {
 	return lines
 }
 
-// capture keeps the named integers of a matching line.
-func (j *judge) capture(re *regexp.Regexp, line string) {
+// capture records the named integers of a matching line.
+func (j *checker) capture(re *regexp.Regexp, line string) {
 	m := re.FindStringSubmatch(line)
 	for i, name := range re.SubexpNames() {
 		if name == "" {
@@ -195,7 +195,7 @@ func parseCount(line string) (count, error) {
 	return c, err
 }
 
-func (j *judge) count(c count, lines []string) error {
+func (j *checker) count(c count, lines []string) error {
 	want, err := j.value(c.n)
 	if err != nil {
 		return err
@@ -213,9 +213,9 @@ func (j *judge) count(c count, lines []string) error {
 	}
 	switch {
 	case c.orMore && got < want:
-		return fmt.Errorf("%d lines match %q, at least %d expected", got, c.pattern, want)
+		return fmt.Errorf("%d lines match %q, want at least %d", got, c.pattern, want)
 	case !c.orMore && got != want:
-		return fmt.Errorf("%d lines match %q, %d expected", got, c.pattern, want)
+		return fmt.Errorf("%d lines match %q, want %d", got, c.pattern, want)
 	}
 	return nil
 }
