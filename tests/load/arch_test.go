@@ -17,10 +17,10 @@ import (
 	"btc/loader/rewrite"
 )
 
-// TestBothArchitectures compiles each script of the corpus for x86_64 alone and
-// for both architectures: once our loader has decided the tests between them,
-// nothing of the tests is left. A value that comes from one of two loads may need a
-// move where the ways join: one instruction a program is allowed for that.
+// TestBothArchitectures compiles each script of the corpus for x86_64 alone and for both architectures:
+// once our loader has resolved the tests of the architecture, none of their instructions may remain. A
+// value loaded on both sides of such a test may need a move at the join, so one more instruction is
+// allowed per program.
 func TestBothArchitectures(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
@@ -41,7 +41,7 @@ func TestBothArchitectures(t *testing.T) {
 		for name, want := range one.Programs {
 			p := two.Programs[name]
 			if p == nil {
-				t.Errorf("%s: no program %s in the object for both", script.name, name)
+				t.Errorf("%s: program %s missing in the object for both architectures", script.name, name)
 				continue
 			}
 			insns, at := decided(t, p, out, "x86_64", anyHelper)
@@ -50,26 +50,25 @@ func TestBothArchitectures(t *testing.T) {
 			}
 			most := want.Instructions.Size() + 8
 			if strings.Contains(script.text, "syscall_name(") {
-				most += 6 * 8 // what follows the lookups in two tables is compiled for either
+				most += 6 * 8 // the code after the lookups in two tables is compiled for each of them
 			}
 			if got, want := insns.Size(), want.Instructions.Size(); got > most {
-				t.Errorf("%s %s: %d instructions for both, %d for x86_64 alone", script.name, name, got/8, want/8)
+				t.Errorf("%s %s: %d instructions in the object for both architectures, want %d as for x86_64 alone", script.name, name, got/8, want/8)
 			}
 			arm, at := decided(t, p, out, "arm64", anyHelper)
 			if at != nil && arm.Size() >= p.Instructions.Size() {
-				t.Errorf("%s %s: nothing was taken out for arm64", script.name, name)
+				t.Errorf("%s %s: nothing removed for arm64", script.name, name)
 			}
 		}
 	}
 	if both == 0 || guarded == 0 {
-		t.Errorf("%d objects serve both, %d programs have tests", both, guarded)
+		t.Errorf("%d objects support both architectures, %d programs have tests", both, guarded)
 	}
-	t.Logf("%d of %d objects serve both architectures, %d programs have tests", both, len(list), guarded)
+	t.Logf("%d of %d objects support both architectures, %d programs have tests", both, len(list), guarded)
 }
 
-// TestForms decides the forms of loops: for a kernel without bpf_loop nothing is left
-// that kernels below 5.13 refuse to decode, and for one with it nothing of the form
-// in place.
+// TestForms resolves the forms of loops. For a kernel without bpf_loop, nothing may remain that kernels
+// before 5.13 cannot decode; for a kernel with it, nothing of the form without it.
 func TestForms(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
@@ -84,13 +83,13 @@ func TestForms(t *testing.T) {
 			old, at := decided(t, p, s.out, "x86_64", func(asm.BuiltinFunc) bool { return false })
 			now, _ := decided(t, p, s.out, "x86_64", anyHelper)
 			if at == nil {
-				t.Errorf("%s %s: no forms", s.name, name)
+				t.Errorf("%s %s: no forms in the manifest", s.name, name)
 				continue
 			}
 			n++
 			for i := range old {
 				if ins := &old[i]; ins.IsLoadOfFunctionPointer() || ins.IsBuiltinCall() && ins.Constant == int64(asm.FnLoop) || strings.Contains(ins.Symbol(), "_for") {
-					t.Errorf("%s %s: %v is left for a kernel without bpf_loop", s.name, name, ins)
+					t.Errorf("%s %s: %v remains for a kernel without bpf_loop", s.name, name, ins)
 				}
 			}
 			calls := 0
@@ -100,7 +99,7 @@ func TestForms(t *testing.T) {
 				}
 			}
 			if calls == 0 || now.Size() >= p.Instructions.Size() || old.Size() >= p.Instructions.Size() {
-				t.Errorf("%s %s: %d calls of bpf_loop; %d bytes with both forms, %d and %d with one", s.name, name, calls, p.Instructions.Size(), now.Size(), old.Size())
+				t.Errorf("%s %s: %d calls of bpf_loop; %d bytes with both forms, %d with bpf_loop, %d without", s.name, name, calls, p.Instructions.Size(), now.Size(), old.Size())
 			}
 		}
 	}
@@ -109,10 +108,10 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// anyHelper is a kernel that has all helpers.
+// anyHelper stands for a kernel that has all helpers.
 func anyHelper(asm.BuiltinFunc) bool { return true }
 
-// decided is a program of an object after our loader has decided its forms.
+// decided returns a program of an object after our loader has resolved its forms.
 func decided(t *testing.T, p *ebpf.ProgramSpec, out *compile.Output, arch string, has func(asm.BuiltinFunc) bool) (asm.Instructions, []int) {
 	t.Helper()
 	m, err := manifest.Parse(out.Manifest)
@@ -125,7 +124,7 @@ func decided(t *testing.T, p *ebpf.ProgramSpec, out *compile.Output, arch string
 			return insns, at
 		}
 	}
-	t.Fatal("no program " + p.Name)
+	t.Fatal("missing program " + p.Name)
 	return nil, nil
 }
 
@@ -138,7 +137,8 @@ func spec(t *testing.T, out *compile.Output) *ebpf.CollectionSpec {
 	return c
 }
 
-// serveBoth compiles a script for both architectures; nil when it cannot serve both.
+// serveBoth compiles a script for both architectures; it returns nil if the script does not support
+// both.
 func serveBoth(t *testing.T, s *script) *compile.Output {
 	t.Helper()
 	x86, err := kernel.Default("x86_64")

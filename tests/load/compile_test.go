@@ -15,18 +15,18 @@ import (
 	"btc/internal/manifest"
 )
 
-// TestCompile compiles each script with the IR checked after each pass, twice,
-// and reads object and manifest back.
+// TestCompile compiles each script twice, checking the IR after each pass, and reads the object and the
+// manifest back.
 func TestCompile(t *testing.T) {
 	n, refused := 0, 0
 	for _, s := range all(t) {
 		t.Run(s.name, func(t *testing.T) {
 			if !strings.HasPrefix(s.text, "// ") {
-				t.Error("its first line does not say, in a comment, what it asks")
+				t.Error("the first line is not a comment that describes the script")
 			}
 			switch {
 			case s.panic != "":
-				t.Fatalf("the compiler panics: %s", s.panic)
+				t.Fatalf("compiler panic: %s", s.panic)
 			case s.refused != "":
 				checkRefused(t, s)
 				refused++
@@ -36,22 +36,22 @@ func TestCompile(t *testing.T) {
 			}
 			n++
 			if s.again == nil || !bytes.Equal(s.out.Object, s.again.Object) || !bytes.Equal(s.out.Manifest, s.again.Manifest) {
-				t.Error("the second compilation gives other bytes")
+				t.Error("the second compilation produced a different object")
 			}
 			checkReadBack(t, s)
 		})
 	}
-	t.Logf("%d scripts compile, %d are refused as they should be", n, refused)
+	t.Logf("%d scripts compiled, %d rejected as expected", n, refused)
 }
 
-// checkRefused wants one error at a place, with the text that the script names.
+// checkRefused checks that there is one error, with a position and with the string named by the script.
 func checkRefused(t *testing.T, s *script) {
 	text := rendered(s.diags)
 	if s.out != nil {
-		t.Fatal("it compiles now: remove its \"refused\" line")
+		t.Fatal("script compiles: remove its \"refused\" line")
 	}
 	if !strings.Contains(text, s.refused) || !strings.Contains(text, s.name+".bt:") {
-		t.Errorf("it is not refused with %q at its place but with:\n%s", s.refused, text)
+		t.Errorf("want one error with %q and a position, got:\n%s", s.refused, text)
 	}
 }
 
@@ -63,29 +63,29 @@ func rendered(l *diag.List) string {
 	return b.String()
 }
 
-// checkReadBack holds object and manifest against each other.
+// checkReadBack checks that the object and the manifest agree.
 func checkReadBack(t *testing.T, s *script) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(s.out.Object))
 	if err != nil {
-		t.Fatalf("cilium/ebpf does not read the object: %v", err)
+		t.Fatalf("cilium/ebpf cannot read the object: %v", err)
 	}
 	m, err := manifest.Parse(s.out.Manifest)
 	if err != nil {
-		t.Fatalf("the manifest is not valid: %v", err)
+		t.Fatalf("invalid manifest: %v", err)
 	}
 	if sum := sha256.Sum256(s.out.Object); m.Object.SHA256 != hex.EncodeToString(sum[:]) || m.Object.Size != int64(len(s.out.Object)) {
-		t.Error("the manifest names another object")
+		t.Error("hash in the manifest does not match the object")
 	}
 	for _, p := range m.Programs {
 		switch got := spec.Programs[p.Name]; {
 		case got == nil:
-			t.Errorf("the manifest's program %s is not in the object", p.Name)
+			t.Errorf("program %s of the manifest is not in the object", p.Name)
 		case got.SectionName != p.Section:
-			t.Errorf("program %s is in section %s, the manifest says %s", p.Name, got.SectionName, p.Section)
+			t.Errorf("program %s: section %s in the object, %s in the manifest", p.Name, got.SectionName, p.Section)
 		}
 	}
 	if len(spec.Programs) != len(m.Programs) {
-		t.Errorf("the object has %d programs, the manifest %d", len(spec.Programs), len(m.Programs))
+		t.Errorf("%d programs in the object, %d in the manifest", len(spec.Programs), len(m.Programs))
 	}
 	for i := range m.Maps {
 		checkMap(t, &m.Maps[i], spec.Maps[m.Maps[i].Symbol])
@@ -93,7 +93,7 @@ func checkReadBack(t *testing.T, s *script) {
 	for _, list := range [][]string{globals(m), params(m)} {
 		for _, g := range list {
 			if spec.Variables[g] == nil {
-				t.Errorf("the manifest's variable %s is not in the object", g)
+				t.Errorf("variable %s of the manifest is not in the object", g)
 			}
 		}
 	}
@@ -101,11 +101,11 @@ func checkReadBack(t *testing.T, s *script) {
 
 func checkMap(t *testing.T, m *manifest.Map, got *ebpf.MapSpec) {
 	if got == nil {
-		t.Errorf("the manifest's map %s (%s) is not in the object", m.Name, m.Symbol)
+		t.Errorf("map %s (%s) of the manifest is not in the object", m.Name, m.Symbol)
 		return
 	}
 	if int(got.KeySize) != m.KeySize || int(got.ValueSize) != m.ValueSize || int(got.MaxEntries) != m.MaxEntries {
-		t.Errorf("map %s has key, value and entries of %d, %d, %d; the manifest says %d, %d, %d",
+		t.Errorf("map %s: key size, value size and entries %d, %d, %d in the object; %d, %d, %d in the manifest",
 			m.Name, got.KeySize, got.ValueSize, got.MaxEntries, m.KeySize, m.ValueSize, m.MaxEntries)
 	}
 }

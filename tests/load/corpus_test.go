@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package load compiles every script of tests/corpus and examples and puts all
-// programs of all objects before kernels and tools, without running any.
+// Package load compiles every script of tests/corpus and examples and passes all programs of all
+// objects to kernels and tools, without running any.
 //
-//	go test ./tests/load                      compile; as root also load; guests
-//	go test ./tests/load -script runqlat      scripts whose names match
+//	go test ./tests/load                      compile; as root also load, here and in guests
+//	go test ./tests/load -script runqlat      only scripts whose names match
 //	go test ./tests/load -update              rewrite testdata/insns.json
 //
-// A corpus script whose second line is "// refused: TEXT" uses what the
-// compiler does not do yet: it must be refused with that text, at a place.
+// The second line of a corpus script may be "// refused: TEXT": the script uses what the compiler does
+// not support, and must be rejected with an error that has this text and a position.
 package load
 
 import (
@@ -32,23 +32,23 @@ var (
 	update = flag.Bool("update", false, "rewrite testdata/insns.json")
 )
 
-// script is one script and what became of it.
+// script is one script and the result of compiling it.
 type script struct {
 	name    string
 	path    string
 	text    string
-	refused string // text of the error that it must give; "" when it must compile
+	refused string // part of the expected error; "" if the script must compile
 
 	out   *compile.Output
-	again *compile.Output // compiled a second time, under another path
+	again *compile.Output // result of a second compilation, under another path
 	diags *diag.List
 	panic string
 }
 
-// workers compile or load at the same time.
+// workers is the number of scripts compiled or loaded at the same time.
 const workers = 2
 
-// scripts are all scripts, compiled once for all tests.
+// scripts returns all scripts, compiled once for all tests.
 var scripts = sync.OnceValues(func() ([]*script, error) {
 	list, err := find("../corpus/*.bt", "../../examples/*.bt")
 	if err != nil {
@@ -84,7 +84,7 @@ func find(patterns ...string) ([]*script, error) {
 				name = "example-" + name
 			}
 			if old, ok := seen[name]; ok {
-				return nil, fmt.Errorf("%s and %s have one name", old, path)
+				return nil, fmt.Errorf("%s and %s have the same name", old, path)
 			}
 			seen[name] = path
 			if wanted.MatchString(name) {
@@ -95,7 +95,7 @@ func find(patterns ...string) ([]*script, error) {
 	return list, nil
 }
 
-// refusal is what the second line of a script says it must be refused with.
+// refusal returns the expected error in the second line of a script.
 func refusal(text string) string {
 	lines := strings.SplitN(text, "\n", 3)
 	if len(lines) < 2 {
@@ -108,7 +108,7 @@ func refusal(text string) string {
 	return s
 }
 
-// each calls f for all scripts, some at a time.
+// each calls f for all scripts, several at a time.
 func each(list []*script, f func(*script)) {
 	next := make(chan *script)
 	var done sync.WaitGroup
@@ -140,8 +140,7 @@ func (s *script) compile(t *kernel.Target) {
 	}
 }
 
-// compiled are the scripts that have an object. What has none is reported by
-// TestCompile alone.
+// compiled returns the scripts that have an object. Those without one are reported by TestCompile only.
 func compiled(t *testing.T) []*script {
 	t.Helper()
 	var list []*script
@@ -151,7 +150,7 @@ func compiled(t *testing.T) []*script {
 		}
 	}
 	if len(list) == 0 {
-		t.Skip("skipped: no script compiles (TestCompile says why)")
+		t.Skip("skipped: no script compiles (see TestCompile)")
 	}
 	return list
 }
@@ -165,7 +164,7 @@ func all(t *testing.T) []*script {
 	return list
 }
 
-// objects writes all objects into a directory.
+// objects writes all objects to a directory.
 func objects(t *testing.T, list []*script) string {
 	t.Helper()
 	dir := t.TempDir()

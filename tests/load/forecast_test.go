@@ -15,7 +15,7 @@ import (
 	"btc/loader/object"
 )
 
-// forecasts returns the report on each script for a target, by the script's name.
+// forecasts returns the report on each script for a target, by name of the script.
 func forecasts(t *testing.T, dir string, list []*script, open func() (*kernel.Target, error)) map[string]*forecast.Report {
 	t.Helper()
 	all := map[string]*forecast.Report{}
@@ -35,7 +35,7 @@ func forecasts(t *testing.T, dir string, list []*script, open func() (*kernel.Ta
 	return all
 }
 
-// withManifests writes objects and manifests of the scripts that compile.
+// withManifests writes the objects and manifests of the scripts that compile.
 func withManifests(t *testing.T, all []*script) (dir string, list []*script) {
 	t.Helper()
 	dir = t.TempDir()
@@ -54,13 +54,14 @@ func withManifests(t *testing.T, all []*script) (dir string, list []*script) {
 	return dir, list
 }
 
-// TestForecastExamples: no example is said to fail where it was compiled for.
+// TestForecastExamples checks that no example is predicted to fail on the target that it was compiled
+// for.
 func TestForecastExamples(t *testing.T) {
 	dir, list := withManifests(t, all(t))
 	reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Default("x86_64") })
 	n := 0
 	for _, s := range list {
-		if filepath.Base(filepath.Dir(s.path)) != "examples" || s.name == "example-mdflush" { // a function of a module that the target lacks
+		if filepath.Base(filepath.Dir(s.path)) != "examples" || s.name == "example-mdflush" { // of a module that the target lacks
 			continue
 		}
 		n++
@@ -69,13 +70,12 @@ func TestForecastExamples(t *testing.T) {
 		}
 	}
 	if n == 0 {
-		t.Error("no example was found")
+		t.Error("no examples found")
 	}
 }
 
-// TestForecastAgrees checks the forecast against what the kernels of the matrix
-// were seen to refuse (TestKernels holds the list against the kernels): none of it
-// may be said to work.
+// TestForecastAgrees checks the forecast against the programs that kernels of the matrix are known to
+// reject (TestKernels checks this list against the kernels): none of them may be predicted to load.
 func TestForecastAgrees(t *testing.T) {
 	for _, release := range kernels {
 		t.Run(release, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestForecastAgrees(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(filepath.Join(files, "vmlinux.btf")); err != nil {
-				t.Skipf("skipped: tests/kernels/getkernels.sh has not made it: %v", err)
+				t.Skipf("skipped: no target (tests/kernels/getkernels.sh makes it): %v", err)
 			}
 			path := filepath.Join(t.TempDir(), "kernel.target")
 			mk := exec.Command("go", "run", "btc/tools/maketarget", "make", "-gaps", "-dir", files, "-arch", uname, "-o", path)
@@ -103,26 +103,27 @@ func TestForecastAgrees(t *testing.T) {
 				r := reports[script]
 				switch {
 				case r == nil:
-					t.Errorf("%s of %s is in no script", name, absentFile)
+					t.Errorf("%s in %s: no such program", name, absentFile)
 				case r.Verdict != forecast.Fails && verdictOf(r, name) != forecast.Skipped:
-					t.Errorf("%s: the kernel refuses it (%s), the forecast says %s", program, absent[program], r.Verdict)
+					t.Errorf("%s: rejected by the kernel (%s), but the forecast is %s", program, absent[program], r.Verdict)
 				}
 			}
 			n := 0
 			for script, r := range reports {
 				for _, f := range r.Findings {
 					if f.Verdict == forecast.Fails && f.Program != "" && absent[script+"/"+f.Program] == "" && !aboutPoint(f.Text) {
-						t.Errorf("%s/%s: the forecast says that it fails, and the kernel loads it: %s", script, f.Program, f.Text)
+						t.Errorf("%s/%s: loaded by the kernel, but predicted to fail: %s", script, f.Program, f.Text)
 					}
 				}
 				n += len(r.Programs)
 			}
-			t.Logf("%d programs, %d of them refused", n, len(absent))
+			t.Logf("%d programs, %d of them rejected", n, len(absent))
 		})
 	}
 }
 
-// aboutPoint: loading without attaching says nothing of attach points.
+// aboutPoint reports whether a finding is about an attach point, on which loading without attaching has
+// no bearing.
 func aboutPoint(text string) bool {
 	for _, words := range []string{"No matches for", "valid attach points", "iterator", "fentry", "argument"} {
 		if strings.Contains(text, words) {
@@ -141,7 +142,7 @@ func verdictOf(r *forecast.Report, program string) forecast.Verdict {
 	return ""
 }
 
-// refusedBy reads what a kernel lacks: reasons by script/program.
+// refusedBy returns the programs that a kernel rejects: the reason by "script/program".
 func refusedBy(t *testing.T, release string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(absentFile)

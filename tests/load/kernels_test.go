@@ -27,19 +27,18 @@ import (
 
 var kernelOnly = flag.String("kernel", "", "load in guests of the kernels only whose whole name matches this regular expression")
 
-// kernels are the kernels of the matrix, as getkernels.sh calls them.
+// kernels are the kernels of the matrix, by their names in getkernels.sh.
 var kernels = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64"}
 
-// absentFile lists what the kernels of the matrix lack, one program a line:
-// kernels (comma-separated), script/program, reason. A program that is listed
-// and loads is an error, too.
+// absentFile lists the programs that kernels of the matrix cannot load, one per line: kernels
+// (comma-separated), script/program, reason. A listed program that loads is also an error.
 const absentFile = "testdata/absent.txt"
 
-// boots is how often a guest may be started: emulation now and then breaks one
-// that did nothing wrong.
+// boots is the number of times that a guest is started. The emulation occasionally breaks an innocent
+// guest.
 const boots = 3
 
-// TestKernels has each kernel of the matrix load every program, in one boot.
+// TestKernels loads every program on each kernel of the matrix, with one boot per kernel.
 func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation (-short)")
@@ -78,35 +77,35 @@ func TestKernels(t *testing.T) {
 			}
 			c := vm.Config{QEMU: qemu, Image: image, Timeout: 5 * time.Minute}
 			if goarch != runtime.GOARCH {
-				c.Timeout = 15 * time.Minute // another architecture's instructions are translated one by one
+				c.Timeout = 15 * time.Minute // instructions of other architectures are emulated one by one
 			}
 			c.Puts = []vm.Put{{Host: l.bin, Guest: "/bin/loadall"}, {Host: l.dir, Guest: "/objects"}}
 			puts, toolErr := otherTool(goarch, images)
 			if toolErr == nil {
 				c.Puts = append(append(c.Puts, puts...), vm.Put{Host: l.others, Guest: "/others"})
 			}
-			t.Parallel() // QEMU uses one core for each
+			t.Parallel() // each QEMU uses one core
 			results, others := guest(t, c, toolErr == nil)
-			judge(t, kernel, l.list, results)
+			checkResults(t, kernel, l.list, results)
 			t.Run("bpftool", func(t *testing.T) {
 				if toolErr != nil {
 					t.Skip("skipped: ", toolErr)
 				}
-				judgeOthers(t, kernel, chosen(l.list), others)
+				checkOthers(t, kernel, chosen(l.list), others)
 			})
 		})
 	}
 }
 
-// loads are what the guests of an architecture load, and the program for that.
+// loads is what the guests of an architecture load, and the program that loads it.
 type loads struct {
 	list   []*script
 	bin    string
-	dir    string // their objects
-	others string // objects for bpftool
+	dir    string // directory of the objects
+	others string // directory of the objects for bpftool
 }
 
-// chosen are the scripts whose objects bpftool loads in guests.
+// chosen returns the scripts whose objects bpftool loads in guests.
 func chosen(list []*script) (some []*script) {
 	for _, s := range list {
 		if slices.Contains(guestOthers, s.name) {
@@ -116,8 +115,8 @@ func chosen(list []*script) (some []*script) {
 	return some
 }
 
-// newLoads compiles the corpus for an architecture: x86_64's objects are those
-// for it alone, others have the object that serves both where one can.
+// newLoads compiles the corpus for an architecture. The objects for x86_64 support only x86_64; those
+// for other architectures support both where possible.
 func newLoads(t *testing.T, goarch string) *loads {
 	t.Helper()
 	l := &loads{list: corpusFor(t, goarch), bin: buildLoadall(t, goarch)}
@@ -125,7 +124,7 @@ func newLoads(t *testing.T, goarch string) *loads {
 	return l
 }
 
-// buildLoadall returns the path of the program that loads objects.
+// buildLoadall builds the program that loads objects and returns its path.
 func buildLoadall(t *testing.T, goarch string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "loadall")
@@ -137,10 +136,10 @@ func buildLoadall(t *testing.T, goarch string) string {
 	return bin
 }
 
-// corpora are the scripts compiled by corpusFor, by architecture.
+// corpora caches the scripts compiled by corpusFor, by architecture.
 var corpora = map[string][]*script{}
 
-// corpusFor is the scripts that have an object for an architecture.
+// corpusFor returns the scripts that have an object for an architecture.
 func corpusFor(t *testing.T, goarch string) []*script {
 	t.Helper()
 	if corpora[goarch] == nil {
@@ -152,8 +151,8 @@ func corpusFor(t *testing.T, goarch string) []*script {
 	return corpora[goarch]
 }
 
-// compiledFor compiles scripts for x86_64 and another architecture, or that alone.
-// What does not compile for it uses what only x86_64 has.
+// compiledFor compiles scripts for x86_64 and another architecture, or for the latter alone. Scripts
+// that do not compile for it use features of x86_64 only.
 func compiledFor(t *testing.T, list []*script, arch string) []*script {
 	t.Helper()
 	x86, err := kernel.Default("x86_64")
@@ -192,15 +191,15 @@ func compiledFor(t *testing.T, list []*script, arch string) []*script {
 		}
 		all = append(all, s)
 	}
-	t.Logf("%d objects serve both architectures, %d %s alone", both, len(all)-both, arch)
+	t.Logf("%d objects support both architectures, %d only %s", both, len(all)-both, arch)
 	if len(all) < len(list)*9/10 {
 		t.Errorf("%d of %d scripts compile for %s", len(all), len(list), arch)
 	}
 	return all
 }
 
-// guest loads all objects in a guest and goes on where it died, if it dies; then
-// bpftool loads some, if the guest has it.
+// guest loads all objects in a guest; if the guest dies, it continues after the last object. Then
+// bpftool loads some of the objects, if the guest has it.
 func guest(t *testing.T, c vm.Config, bpftool bool) ([]objload.Result, map[string]objload.Other) {
 	c.Memory = 1024
 	var results []objload.Result
@@ -217,16 +216,16 @@ func guest(t *testing.T, c vm.Config, bpftool bool) ([]objload.Result, map[strin
 		var died *vm.GuestError
 		switch {
 		case err == nil && r.Exit == 0:
-			t.Logf("the kernel started in %.1f s and loaded for %.1f s", r.Boot.Seconds(), r.Run.Seconds())
+			t.Logf("booted in %.1f s, loaded programs for %.1f s", r.Boot.Seconds(), r.Run.Seconds())
 			return append(results, parse(r.Stdout)...), others(r.Stdout)
 		case err == nil:
 			t.Fatalf("loadall: exit status %d: %s", r.Exit, r.Stderr)
 		case !errors.As(err, &died) || boot == boots:
 			t.Fatal(err)
 		}
-		t.Logf("the guest died and starts again: %s", died.Reason)
+		t.Logf("restarting the guest, which died: %s", died.Reason)
 		results = append(results, parse(died.Stdout)...)
-		// The last object may be half done.
+		// The last object may be incomplete.
 		for last := lastObject(results); len(results) > 0 && results[len(results)-1].Object == last; {
 			results = results[:len(results)-1]
 		}
@@ -258,8 +257,8 @@ func parse(out []byte) (results []objload.Result) {
 	return results
 }
 
-// ofType reports whether a listed reason is a missing field or enumerator,
-// which the loader tells apart from all other refusals.
+// ofType reports whether a listed reason is a missing field or enumerator, which the loader
+// distinguishes from all other errors.
 func ofType(reason string) bool {
 	for _, word := range []string{"struct ", "field ", "enum "} {
 		if strings.HasPrefix(reason, word) {
@@ -269,8 +268,8 @@ func ofType(reason string) bool {
 	return false
 }
 
-// judge compares what a kernel did with what it is known to lack.
-func judge(t *testing.T, kernel string, list []*script, results []objload.Result) {
+// checkResults compares the results on a kernel with the programs that it is known to reject.
+func checkResults(t *testing.T, kernel string, list []*script, results []objload.Result) {
 	byName, lacks := named(list), absent(t, kernel)
 	ok := 0
 	for _, r := range results {
@@ -278,26 +277,26 @@ func judge(t *testing.T, kernel string, list []*script, results []objload.Result
 		reason, listed := lacks[name]
 		switch {
 		case r.OK && listed:
-			t.Errorf("%s loads on %s; %s says it does not: %s", name, kernel, absentFile, reason)
+			t.Errorf("%s loads on %s, but is listed in %s: %s", name, kernel, absentFile, reason)
 		case r.OK:
 			ok++
 		case listed && ofType(reason) && !r.Absent:
-			t.Errorf("%s on %s is refused for another reason than %s names (%s): %s", name, kernel, absentFile, reason, describe(byName[r.Object], r))
+			t.Errorf("%s on %s: rejected for another reason than the one in %s (%s): %s", name, kernel, absentFile, reason, describe(byName[r.Object], r))
 		case listed:
 			t.Run(name, func(t *testing.T) { t.Skipf("skipped: %s lacks %s", kernel, reason) })
 		case r.Absent:
-			t.Errorf("%s: %s lacks %s; where that is so, %s must say it", name, kernel, missingField(byName[r.Object], r), absentFile)
+			t.Errorf("%s: %s lacks %s: add it to %s", name, kernel, missingField(byName[r.Object], r), absentFile)
 		default:
 			t.Errorf("%s on %s: %s", name, kernel, describe(byName[r.Object], r))
 		}
 	}
 	if got := len(finished(results)); got != len(list) {
-		t.Errorf("the guest loaded %d objects of %d", got, len(list))
+		t.Errorf("guest loaded %d of %d objects", got, len(list))
 	}
-	t.Logf("kernel %s takes %d of %d programs", kernel, ok, len(results))
+	t.Logf("kernel %s loads %d of %d programs", kernel, ok, len(results))
 }
 
-// absent reads what a kernel lacks: reasons by "script/program".
+// absent returns the programs that a kernel cannot load: the reason by "script/program".
 func absent(t *testing.T, kernel string) map[string]string {
 	b, err := os.ReadFile(absentFile)
 	if err != nil {
@@ -311,7 +310,7 @@ func absent(t *testing.T, kernel string) map[string]string {
 		}
 		words := strings.SplitN(line, " ", 3)
 		if len(words) != 3 {
-			t.Fatalf("%s: %q is not \"kernels script/program reason\"", absentFile, line)
+			t.Fatalf("%s: %q: want \"kernels script/program reason\"", absentFile, line)
 		}
 		for k := range strings.SplitSeq(words[0], ",") {
 			if k == kernel {

@@ -19,7 +19,7 @@ import (
 	"btc/tests/load/objload"
 )
 
-// nativeResults loads every object into this machine's kernel, once for all tests.
+// nativeResults loads every object into the kernel of this machine, once for all tests.
 var nativeResults = sync.OnceValues(func() ([]objload.Result, error) {
 	list, err := scripts()
 	if err != nil {
@@ -64,7 +64,7 @@ func native(t *testing.T) []objload.Result {
 	return results
 }
 
-// release is the running kernel's.
+// release returns the release of the running kernel.
 func release() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -73,9 +73,8 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// TestLoad has this machine's kernel accept every program. What uses a type or
-// field that the kernel lacks is named and skipped: no list can know the
-// machine's kernel.
+// TestLoad checks that the kernel of this machine accepts every program. Programs that use a type or
+// field which it lacks are reported and skipped, because no list can know this kernel.
 func TestLoad(t *testing.T) {
 	results := native(t)
 	byName := named(compiled(t))
@@ -93,16 +92,15 @@ func TestLoad(t *testing.T) {
 				t.Skipf("skipped: kernel %s lacks %s", release(), missingField(s, r))
 			}
 			if noTrampolines != nil && isTrampoline(s, r.Program) {
-				t.Skipf("skipped: kernel %s takes no fentry program: %v", release(), noTrampolines)
+				t.Skipf("skipped: kernel %s does not support fentry programs: %v", release(), noTrampolines)
 			}
 			t.Error(describe(s, r))
 		})
 	}
-	t.Logf("kernel %s takes %d of %d programs, lacks a field for %d", release(), ok, len(results), absent)
+	t.Logf("kernel %s loads %d of %d programs, lacks a field for %d", release(), ok, len(results), absent)
 }
 
-// trampolines loads the smallest fentry program. Its error says that the kernel
-// takes none.
+// trampolines loads a minimal fentry program. It returns an error if the kernel does not support them.
 func trampolines() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "vfs_open", License: "GPL",
@@ -131,7 +129,7 @@ func named(list []*script) map[string]*script {
 	return m
 }
 
-// missingField names the access that a refused program's kernel lacks.
+// missingField describes the access to a field that the kernel lacks.
 func missingField(s *script, r objload.Result) string {
 	m, err := manifest.Parse(s.out.Manifest)
 	if err != nil {

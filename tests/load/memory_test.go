@@ -16,7 +16,7 @@ import (
 	"btc/tests/load/objload"
 )
 
-// mapLayouts are the rows of the table of sizes in docs/layouts.md.
+// mapLayouts are the maps in the table of sizes in docs/layouts.md.
 var mapLayouts = []struct{ name, script, m string }{
 	{"`@x[pid] = v`, `@x[pid]++`", "@x[pid]++", "x"},
 	{"`@[pid] = count()`, `sum()`", "@x[pid] = count()", "x"},
@@ -31,20 +31,20 @@ var mapLayouts = []struct{ name, script, m string }{
 	{"`@ = hist(v)`", "@x = hist(arg2)", "x"},
 }
 
-// mapSize is what a kernel keeps for a map: once, and for each CPU.
+// mapSize is the kernel memory of a map: a fixed part and a part for each CPU.
 type mapSize struct{ once, eachCPU int }
 
 func (s mapSize) on(cpus int) int { return s.once + cpus*s.eachCPU }
 
-// sizeOf computes the kernel's memory for a map from its definition, by the
-// rules of Linux 6.4 and later: what an element has besides key and value.
+// sizeOf computes the kernel memory of a map from its definition, by the rules of Linux 6.4 and later
+// for the overhead of an element.
 func sizeOf(m *ebpf.MapSpec) mapSize {
 	round := func(n uint32) int { return int(n+7) &^ 7 }
-	const element, bucket, pointer = 48, 16, 8 // struct htab_elem and struct bucket on 64 bits
+	const element, bucket, pointer = 48, 16, 8 // struct htab_elem and struct bucket on 64-bit kernels
 	n := int(m.MaxEntries)
 	buckets := bucket << bits.Len(uint(n-1))
 	switch m.Type {
-	case ebpf.Hash: // one more element and a pointer to it for each CPU, to replace in place
+	case ebpf.Hash: // one spare element per CPU and a pointer to it, for replacing in place
 		size := element + round(m.KeySize) + round(m.ValueSize)
 		return mapSize{n*size + buckets, size + pointer}
 	case ebpf.PerCPUHash:
@@ -57,9 +57,8 @@ func sizeOf(m *ebpf.MapSpec) mapSize {
 	return mapSize{}
 }
 
-// TestMapMemory checks the table of docs/layouts.md against the maps of compiled
-// objects, and the rule that it was computed by against what this kernel says
-// that the maps take.
+// TestMapMemory checks the table in docs/layouts.md against the maps of compiled objects, and the rule
+// of the table against the memory that this kernel reports for the maps.
 func TestMapMemory(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/layouts.md")
 	if err != nil {
@@ -80,13 +79,13 @@ func TestMapMemory(t *testing.T) {
 		}
 		size := sizeOf(m)
 		if row := memoryRow(l.name, m, size); !strings.Contains(string(doc), row+"\n") {
-			t.Errorf("docs/layouts.md lacks the row\n%s", row)
+			t.Errorf("docs/layouts.md: missing row\n%s", row)
 		}
 		checkMemory(t, l.script, m, size)
 	}
 }
 
-// memoryRow is the row of the documented table.
+// memoryRow returns a row of the documented table.
 func memoryRow(name string, m *ebpf.MapSpec, s mapSize) string {
 	n := int(m.MaxEntries)
 	kind := strings.Replace(strings.ToLower(m.Type.String()), "percpu", "percpu_", 1)
@@ -107,14 +106,14 @@ func amount(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// checkMemory makes the map and asks the kernel for its size. It rounds arrays up
-// to pages, and adds the map itself, which is less than a page.
+// checkMemory creates the map and asks the kernel for its size. The kernel rounds arrays up to pages
+// and adds the map itself, which is smaller than a page.
 func checkMemory(t *testing.T, name string, m *ebpf.MapSpec, s mapSize) {
 	t.Helper()
 	var major, minor int
 	fmt.Sscanf(release(), "%d.%d", &major, &minor)
 	if os.Geteuid() != 0 || major < 6 || major == 6 && minor < 4 {
-		return // the table is held against the objects all the same
+		return // the check of the documented table does not need root
 	}
 	if err := objload.Prepare(); err != nil {
 		t.Fatal(err)
@@ -132,13 +131,13 @@ func checkMemory(t *testing.T, name string, m *ebpf.MapSpec, s mapSize) {
 	}
 	is, ok := info.Memlock()
 	if !ok {
-		t.Fatalf("%s: the kernel does not say what the map takes", name)
+		t.Fatalf("%s: the kernel does not report the memory of the map", name)
 	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := s.on(cpus); int(is) < want || int(is) > want+2*os.Getpagesize() {
-		t.Errorf("%s: %s has %d bytes by the rule, %d by the kernel (%d CPUs)", name, m.Name, want, is, cpus)
+		t.Errorf("%s: %s: computed size %d bytes, kernel reports %d (%d CPUs)", name, m.Name, want, is, cpus)
 	}
 }

@@ -9,26 +9,26 @@ import (
 	"testing"
 )
 
-// ratchetFile holds what each program costs.
+// ratchetFile holds the size of each program.
 const ratchetFile = "testdata/insns.json"
 
-// growth is by how many per cent a program may grow before the test fails.
+// growth is the percentage by which a program may grow before the test fails.
 const growth = 2
 
-// ratchet is the content of ratchetFile.
+// ratchet is the contents of ratchetFile.
 type ratchet struct {
-	Kernel string `json:"kernel"` // whose verifier counted; its counts say nothing of another's
+	Kernel string `json:"kernel"` // kernel whose verifier counted; other kernels count differently
 	// Programs by "script/program".
 	Programs map[string]cost `json:"programs"`
 }
 
 type cost struct {
-	Insns    int `json:"insns"`              // emitted, in slots of 8 bytes, without subprograms
-	Verified int `json:"verified,omitempty"` // that the verifier went through
+	Insns    int `json:"insns"`              // in the object, in slots of 8 bytes, without subprograms
+	Verified int `json:"verified,omitempty"` // processed by the verifier
 }
 
-// TestInsns fails when a program has become larger, or costlier to verify, than
-// the file says. A better program is a reason to run -update.
+// TestInsns fails if a program has become larger, or costlier to verify, than recorded in the file. If
+// a program has improved, run the test with -update.
 func TestInsns(t *testing.T) {
 	now := measure(t)
 	if *update {
@@ -60,14 +60,14 @@ func TestInsns(t *testing.T) {
 	}
 	for name := range old.Programs {
 		if _, ok := now.Programs[name]; !ok && *only == "" {
-			t.Errorf("%s is in %s and no longer made (-update removes it)", name, ratchetFile)
+			t.Errorf("%s is in %s but no longer exists (-update removes it)", name, ratchetFile)
 		}
 	}
 	t.Logf("instructions: %s", change(was.Insns, is.Insns))
 	if is.Verified > 0 {
 		t.Logf("verified instructions: %s", change(was.Verified, is.Verified))
 	} else {
-		t.Logf("verified instructions not compared: they were counted on %s, this is %q", old.Kernel, now.Kernel)
+		t.Logf("verified instructions not compared: counted on %s, running kernel is %q", old.Kernel, now.Kernel)
 	}
 }
 
@@ -108,7 +108,7 @@ func measure(t *testing.T) ratchet {
 
 func writeRatchet(t *testing.T, r ratchet) {
 	if *only != "" || r.Kernel == "" {
-		t.Fatal("-update needs all scripts, and root for the verifier's counts")
+		t.Fatal("-update needs all scripts, and root to count verified instructions")
 	}
 	b, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

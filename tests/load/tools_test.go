@@ -18,7 +18,7 @@ import (
 	"btc/tests/load/objload"
 )
 
-// tool finds a program; distributions keep bpftool where only root looks.
+// tool looks up a program, also where distributions put bpftool, which is only in root's PATH.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	for _, path := range []string{name, "/usr/sbin/" + name, "/sbin/" + name} {
@@ -30,7 +30,7 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// TestReaders gives each object to programs that read objects.
+// TestReaders checks that other programs can read each object.
 func TestReaders(t *testing.T) {
 	for _, command := range [][]string{
 		{"bpftool", "gen", "skeleton"},
@@ -54,7 +54,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// others reads what bpftool did with objects, from the output of loadall.
+// others parses the results for bpftool in the output of loadall.
 func others(out []byte) map[string]objload.Other {
 	all := map[string]objload.Other{}
 	for line := range bytes.Lines(out) {
@@ -66,10 +66,9 @@ func others(out []byte) map[string]objload.Other {
 	return all
 }
 
-// TestBpftoolLoads has libbpf, through bpftool, load each object as it is: no
-// loader of ours has set anything. The kernel must get the same programs from it
-// as from cilium/ebpf. Objects with programs that this kernel lacks something for
-// are left out: bpftool loads all programs or none.
+// TestBpftoolLoads loads each object unchanged with libbpf, through bpftool. The kernel must get the
+// same programs from it as from cilium/ebpf. Objects with programs that this kernel does not support
+// are left out, because bpftool loads either all programs or none.
 func TestBpftoolLoads(t *testing.T) {
 	lacking := map[string]bool{}
 	for _, r := range native(t) {
@@ -80,7 +79,7 @@ func TestBpftoolLoads(t *testing.T) {
 	bpftool := tool(t, "bpftool")
 	unshare := tool(t, "unshare")
 	if _, err := os.Stat("/sys/fs/bpf"); err != nil {
-		t.Skip("skipped: no place to mount a bpf file system: ", err)
+		t.Skip("skipped: cannot mount a bpf file system: ", err)
 	}
 	var list []*script
 	for _, s := range compiled(t) {
@@ -88,8 +87,8 @@ func TestBpftoolLoads(t *testing.T) {
 			list = append(list, s)
 		}
 	}
-	// In a mount namespace of its own the file system that holds the programs dies
-	// with the command.
+	// In a mount namespace of its own, the file system with the pinned programs goes away when the
+	// command exits.
 	cmd := exec.Command(unshare, "--mount", "--propagation", "private", "sh", "-c", `mount -t bpf bpf /sys/fs/bpf && exec "$@"`, "sh",
 		buildLoadall(t, runtime.GOARCH), "-bpftool", bpftool, objects(t, list))
 	var stderr bytes.Buffer
@@ -98,19 +97,19 @@ func TestBpftoolLoads(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr.Bytes())
 	}
-	n := judgeOthers(t, "this kernel", list, others(out))
-	t.Logf("bpftool loads %d objects as cilium/ebpf does; %d left out", n, len(compiled(t))-len(list))
+	n := checkOthers(t, "this kernel", list, others(out))
+	t.Logf("bpftool loaded %d objects with the same programs as cilium/ebpf; %d left out", n, len(compiled(t))-len(list))
 }
 
-func judgeOthers(t *testing.T, kernel string, list []*script, all map[string]objload.Other) (good int) {
+func checkOthers(t *testing.T, kernel string, list []*script, all map[string]objload.Other) (good int) {
 	for _, s := range list {
 		switch o, ok := all[s.name]; {
 		case !ok:
-			t.Errorf("%s: %s was not asked", s.path, kernel)
+			t.Errorf("%s: no result for %s", s.path, kernel)
 		case len(o.Problems) > 0:
 			t.Errorf("%s on %s: %s", s.path, kernel, strings.Join(o.Problems, "\n"))
 		case o.Programs == 0:
-			t.Errorf("%s on %s: no program was compared", s.path, kernel)
+			t.Errorf("%s on %s: no programs compared", s.path, kernel)
 		default:
 			good++
 		}
@@ -118,13 +117,13 @@ func judgeOthers(t *testing.T, kernel string, list []*script, all map[string]obj
 	return good
 }
 
-// guestOthers are the scripts whose objects bpftool loads in each guest: fields
-// through pointers, of arrays, nested and renamed, bitfields, enumerators, whole
-// structs, records of tracepoints, arguments of functions and functions of scripts.
-// bpftool reads all types of the kernel for each, which takes seconds there.
+// guestOthers are the scripts whose objects bpftool loads in each guest. They cover fields through
+// pointers, of arrays, nested and renamed, bitfields, enumerators, whole structs, records of
+// tracepoints, arguments of functions, and functions of scripts. bpftool parses all BTF of the kernel
+// for each object, which takes seconds in a guest.
 var guestOthers = []string{"array-addresses", "enums-records", "functions", "moved-members", "runqlat", "struct-copies", "task-memory", "tcpconnect"}
 
-// otherTool is bpftool for guests, and its files there.
+// otherTool returns the path of bpftool for guests, and the files that it needs there.
 func otherTool(goarch, images string) (puts []vm.Put, err error) {
 	if goarch == runtime.GOARCH {
 		for _, path := range []string{"bpftool", "/usr/sbin/bpftool", "/sbin/bpftool"} {

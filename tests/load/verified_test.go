@@ -10,9 +10,9 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestVerified checks the forecast's estimate against what this machine's kernel
-// goes through. Of a program without callbacks, which the kernel walks several times,
-// it is within a factor of 4.
+// TestVerified compares the estimate of the forecast with the number of instructions that the verifier
+// of this kernel processes. For a program without callbacks, which the verifier may walk several times,
+// the estimate must be within a factor of 4.
 func TestVerified(t *testing.T) {
 	dir, list := withManifests(t, compiled(t))
 	reports := forecasts(t, dir, list, func() (*kernel.Target, error) { return kernel.Default("x86_64") })
@@ -33,15 +33,15 @@ func TestVerified(t *testing.T) {
 			f := float64(p.Verified) / float64(l.Insns)
 			factors = append(factors, f)
 			if f < 0.25 || f > 4 {
-				t.Errorf("%s/%s: the kernel goes through %d instructions, the forecast says %d", l.Object, l.Program, l.Insns, p.Verified)
+				t.Errorf("%s/%s: verifier processed %d instructions, forecast %d", l.Object, l.Program, l.Insns, p.Verified)
 			}
 		}
 	}
 	if len(factors) == 0 {
-		t.Fatal("no program was compared")
+		t.Fatal("no programs compared")
 	}
 	slices.Sort(factors)
 	at := func(part float64) float64 { return factors[int(part*float64(len(factors)-1))] }
-	t.Logf("%d programs: estimate by kernel %.2f at least, %.2f, %.2f in the median, %.2f, %.2f at most",
+	t.Logf("%d programs: estimate divided by kernel's count: minimum %.2f, 10 %% %.2f, median %.2f, 90 %% %.2f, maximum %.2f",
 		len(factors), at(0), at(0.1), at(0.5), at(0.9), at(1))
 }

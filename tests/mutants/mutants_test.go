@@ -41,13 +41,13 @@ var (
 	ofKernel = flag.Int("kernel", 200, "one of so many is loaded into the kernel, too (root); 0: none")
 )
 
-// Bounds of what one mutant may take.
+// Limits for one mutant.
 const (
-	maxTime   = 5 * time.Second // of the CPU
-	maxMemory = 256 << 20       // bytes, all allocations together
+	maxTime   = 5 * time.Second // CPU time
+	maxMemory = 256 << 20       // bytes, sum of all allocations
 )
 
-// scripts have every kind of map, event and layout between them.
+// scripts use every kind of map, event and layout.
 var scripts = []string{
 	`begin { @a = 1; @b[1, "x"] = (1, "y", (int8)3); printf("%d %s %-5d|%5s\n", 1, "a", 2, "b"); print(@b); print((1, 2)); clear(@b); zero(@a); exit(); }`,
 	`tracepoint:syscalls:sys_enter_openat { @[comm, pid] = count(); @h = hist(args.dfd); @l[cpu] = lhist(args.flags, 0, 100, 10); @s[pid] = stats(args.dfd); @m = max(pid); @v = avg(pid); }`,
@@ -66,7 +66,7 @@ type base struct {
 	manifest []byte
 }
 
-// bases compiles the scripts, and a part of the corpus.
+// bases compiles the scripts and a part of the corpus.
 func bases(t testing.TB) []base {
 	t.Helper()
 	x86, err := kernel.Default("x86_64")
@@ -75,7 +75,7 @@ func bases(t testing.TB) []base {
 	}
 	more, err := filepath.Glob("../corpus/*.bt")
 	if err != nil || len(more) == 0 {
-		t.Fatal("no corpus: ", err)
+		t.Fatal("no scripts in the corpus: ", err)
 	}
 	texts := scripts
 	for i, f := range more {
@@ -101,8 +101,8 @@ func bases(t testing.TB) []base {
 	return all
 }
 
-// TestMutants: whatever a manifest says, reading, describing, expanding, decoding and
-// printing by it end in bounded time and memory, with an error or without.
+// TestMutants checks that parsing a manifest, and describing, expanding, decoding and printing with it,
+// ends in bounded time and memory whatever the manifest says, with or without an error.
 func TestMutants(t *testing.T) {
 	objects := bases(t)
 	quiet(t)
@@ -125,25 +125,25 @@ func TestMutants(t *testing.T) {
 			t.Logf("%d mutants so far", i+1)
 		}
 	}
-	t.Logf("%d mutants, %d accepted as manifests, %d tried to load", *count, accepted, loaded)
+	t.Logf("%d mutants, %d valid manifests, %d reached the kernel", *count, accepted, loaded)
 	if accepted < *count/20 {
-		t.Errorf("only %d of %d pass validation: the mutations are too coarse to try what is after it", accepted, *count)
+		t.Errorf("only %d of %d mutants are valid: the mutations are too coarse to test the code after validation", accepted, *count)
 	}
 }
 
-// quiet keeps the environment's settings out of the runs.
+// quiet removes settings of the environment that would change the runs.
 func quiet(t *testing.T) {
 	t.Setenv("BPFTRACE_MISSING_PROBES", "ignore")
 }
 
-// try makes mutant n and does with it what btrun does.
+// try makes mutant n and processes it as btrun does.
 func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, reached bool) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begin := processTime()
 	stage := "mutation"
 	watch := time.AfterFunc(24*maxTime, func() {
-		panic(fmt.Sprintf("mutant %d has not ended after %v, in %s", n, 24*maxTime, stage))
+		panic(fmt.Sprintf("mutant %d still running after %v, in %s", n, 24*maxTime, stage))
 	})
 	defer watch.Stop()
 	defer func() {
@@ -153,10 +153,10 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		}
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > maxMemory {
-			t.Errorf("mutant %d: allocated %d MiB by %s", n, used>>20, stage)
+			t.Errorf("mutant %d: allocated %d MiB up to %s", n, used>>20, stage)
 		}
 		if took := processTime() - begin; took > maxTime {
-			t.Errorf("mutant %d: %v until %s", n, took, stage)
+			t.Errorf("mutant %d: took %v up to %s", n, took, stage)
 		}
 	}()
 	m, err := manifest.Parse(b.manifest)
@@ -214,7 +214,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	return true, true
 }
 
-// processTime is the CPU time of this process: what waits for a busy machine does not count.
+// processTime returns the CPU time of this process, which does not include waiting for a busy machine.
 func processTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -223,7 +223,7 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bytesOf are n bytes that are random, zero, all ones, or small numbers.
+// bytesOf returns n bytes: random, all zero, all ones, or small numbers.
 func bytesOf(n int, r *rand.Rand) []byte {
 	b := make([]byte, n)
 	switch kind := r.IntN(4); kind {
@@ -243,7 +243,7 @@ func bytesOf(n int, r *rand.Rand) []byte {
 
 var env = format.Env{Escape: true, Trailer: "..", Clock: func(ns uint64, clock int) time.Time { return time.Unix(0, int64(ns)) }}
 
-// sinks are those of all formats, whose output is dropped.
+// sinks returns one sink for each output format; the output is discarded.
 func sinks(m *manifest.Manifest) []output.Sink {
 	var all []output.Sink
 	for _, f := range output.Formats {
@@ -279,7 +279,7 @@ func events(m *manifest.Manifest, r *rand.Rand) {
 	}
 }
 
-// maps prints maps with content of their layouts' sizes.
+// maps prints maps with contents of the sizes in their layouts.
 func maps(m *manifest.Manifest, r *rand.Rand) {
 	for i := range m.Maps {
 		x := &m.Maps[i]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutants changes the meaning of manifests: it takes a valid one and gives
-// neighbours of it whose numbers, words and lists are wrong in the ways that a person
-// who means harm would choose. Random bytes rarely pass the first check; these do.
+// Package mutants changes the meaning of manifests. It takes a valid manifest and returns similar ones
+// with numbers, strings and lists that are wrong in the ways an attacker would choose. Unlike random
+// bytes, these often pass the first check.
 package mutants
 
 import (
@@ -13,25 +13,25 @@ import (
 	"btc/internal/manifest"
 )
 
-// place is a value of the manifest that can be set.
-type place struct {
+// field is a value of the manifest that can be set.
+type field struct {
 	value reflect.Value
-	key   string // of the struct field that it is in
+	key   string // name of the struct field that contains it
 }
 
 // Mutate changes one to three values of m, which the caller owns.
 func Mutate(m *manifest.Manifest, r *rand.Rand) {
 	for range 1 + r.IntN(3) {
-		var all []place
+		var all []field
 		collect(reflect.ValueOf(m).Elem(), "", &all)
 		change(choose(all, r), all, r)
 	}
 }
 
-// choose picks a field's name first: most values are parts of layouts, and what is rare
-// would hardly ever come otherwise.
-func choose(all []place, r *rand.Rand) place {
-	byKey := map[string][]place{}
+// choose first picks the name of a field: most values belong to layouts, and rare fields would hardly
+// ever be chosen otherwise.
+func choose(all []field, r *rand.Rand) field {
+	byKey := map[string][]field{}
 	var keys []string
 	for _, p := range all {
 		if byKey[p.key] == nil {
@@ -43,11 +43,11 @@ func choose(all []place, r *rand.Rand) place {
 	return some[r.IntN(len(some))]
 }
 
-// collect lists the values of v, lists and their elements included.
-func collect(v reflect.Value, key string, all *[]place) {
+// collect appends the values in v to all, including lists and their elements.
+func collect(v reflect.Value, key string, all *[]field) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		*all = append(*all, place{v, key})
+		*all = append(*all, field{v, key})
 		if !v.IsNil() {
 			collect(v.Elem(), key, all)
 		}
@@ -56,21 +56,21 @@ func collect(v reflect.Value, key string, all *[]place) {
 			collect(v.Field(i), v.Type().Field(i).Name, all)
 		}
 	case reflect.Slice:
-		*all = append(*all, place{v, key})
+		*all = append(*all, field{v, key})
 		for i := range v.Len() {
 			collect(v.Index(i), key, all)
 		}
 	default:
-		*all = append(*all, place{v, key})
+		*all = append(*all, field{v, key})
 	}
 }
 
-// numbers are those at which sizes, offsets and counts go wrong.
+// numbers are numbers for which sizes, offsets and counts go wrong.
 var numbers = []int64{0, 1, -1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 4095, 4096, 65535, 65536, 1 << 20, 1<<20 + 1, 1 << 27,
 	1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1 << 40, 1 << 62, 1<<63 - 1, -1 << 63, -8, -1 << 31, 1000000, 999999}
 
-// words are values of the manifest's enumerations, and strings that paths, formats and
-// patterns trip over.
+// words are values of the manifest's enumerations, and strings that confuse code for paths, formats and
+// patterns.
 var words = strings.Fields(`kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint
 	iter begin end self test bench plain count sum avg min max stats hist lhist tseries stack intern array percpu_array hash percpu_hash lru_hash
 	lru_percpu_hash ringbuf perf_event_array int bool ptr enum string buffer tuple record kstack ustack ksym usym inet mac timestamp probe username
@@ -78,7 +78,7 @@ var words = strings.Fields(`kprobe kretprobe uprobe uretprobe usdt tracepoint ra
 	scratch unused hz us ms s .bss .rodata .data kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid @ @x events lost gen signed
 	unsigned ignore warn task task_file /dev/* /*/*/*/* * ? [ {} ../.. / . %s %d %4096s %-65535d %*d %n %c%c%c%r %Y%Y%Y cpp rw x`)
 
-func change(p place, all []place, r *rand.Rand) {
+func change(p field, all []field, r *rand.Rand) {
 	v := p.value
 	switch v.Kind() {
 	case reflect.Bool:
@@ -114,8 +114,8 @@ func change(p place, all []place, r *rand.Rand) {
 	}
 }
 
-// other is a value of the same type, from a field of the same name half of the time.
-func other(p place, all []place, r *rand.Rand) reflect.Value {
+// other returns a value of the same type; half of the time, from a field of the same name.
+func other(p field, all []field, r *rand.Rand) reflect.Value {
 	same := r.IntN(2) == 0
 	for range 32 {
 		q := all[r.IntN(len(all))]
@@ -138,16 +138,16 @@ func changeList(v reflect.Value, r *rand.Rand) {
 		switch {
 		case i != at:
 			copied = reflect.Append(copied, v.Index(i))
-		case r.IntN(2) == 0: // twice
+		case r.IntN(2) == 0: // duplicate an element
 			copied = reflect.Append(copied, v.Index(i), v.Index(i))
-		case r.IntN(2) == 0: // another in its place
+		case r.IntN(2) == 0: // replace an element by another
 			copied = reflect.Append(copied, v.Index(r.IntN(n)))
 		}
 	}
 	v.Set(copied)
 }
 
-// clone is a copy of a pointer, struct or list that shares no memory with it.
+// clone returns a deep copy of a pointer, struct or list.
 func clone(v reflect.Value) reflect.Value {
 	c := reflect.New(v.Type()).Elem()
 	c.Set(v)
@@ -168,9 +168,9 @@ func clone(v reflect.Value) reflect.Value {
 	return c
 }
 
-func changePointer(p place, all []place, r *rand.Rand) {
+func changePointer(p field, all []field, r *rand.Rand) {
 	if o := other(p, all, r); r.IntN(3) > 0 && !o.IsNil() {
-		p.value.Set(clone(o)) // which may hold p
+		p.value.Set(clone(o)) // o may contain p
 		return
 	}
 	if p.value.IsNil() {

@@ -42,7 +42,7 @@ var assignments = map[token.Token]string{
 	token.SHL_ASSIGN: ">>=", token.SHR_ASSIGN: "<<=", token.INC: "--", token.DEC: "++",
 }
 
-// finder collects the changes of a file.
+// finder collects the possible changes of a file.
 type finder struct {
 	path   string
 	source []byte
@@ -50,7 +50,7 @@ type finder struct {
 	found  []change
 }
 
-// changes returns all changes of a file.
+// changes returns all possible changes of a file.
 func changes(path string) ([]change, error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -77,12 +77,12 @@ func (f *finder) operator(at token.Pos, old token.Token, with string) {
 	f.replace(at, at+token.Pos(len(old.String())), with)
 }
 
-// visit adds the changes at a node; it returns false where there are none below it.
+// visit adds the changes at a node; it returns false if the nodes below it are to be skipped.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.CallExpr:
 		name, _ := n.Fun.(*ast.Ident)
-		return name == nil || name.Name != "panic" && name.Name != "make" // messages, and sizes of memory
+		return name == nil || name.Name != "panic" && name.Name != "make" // messages, and sizes of allocations
 	case *ast.ArrayType, *ast.ImportSpec, *ast.FuncType:
 		return false
 	case *ast.GenDecl:
@@ -104,12 +104,12 @@ func (f *finder) visit(n ast.Node) bool {
 		}
 	case *ast.IfStmt:
 		f.negate(n.Cond)
-		if asserts(n.Body) { // weaker assertions are no different until they fail
+		if asserts(n.Body) { // a weaker assertion makes no difference unless it fails
 			return false
 		}
 	case *ast.ForStmt:
 		if n.Cond != nil {
-			ast.Inspect(n.Body, f.visit) // an endless loop says nothing of the tests
+			ast.Inspect(n.Body, f.visit) // an infinite loop says nothing about the tests
 		}
 		return n.Cond == nil
 	case *ast.BranchStmt:
@@ -128,14 +128,14 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
-// negate turns the condition of an if around.
+// negate inverts the condition of an if statement.
 func (f *finder) negate(cond ast.Expr) {
 	from, to := f.fset.Position(cond.Pos()), f.fset.Position(cond.End())
 	f.found = append(f.found, change{path: f.path, source: f.source, line: from.Line, from: from.Offset, to: to.Offset,
 		with: "!(" + string(f.source[from.Offset:to.Offset]) + ")"})
 }
 
-// drop removes a call whose result is not used.
+// drop removes a call whose result is unused.
 func (f *finder) drop(n *ast.ExprStmt) {
 	if call, ok := n.X.(*ast.CallExpr); ok {
 		if name, _ := call.Fun.(*ast.Ident); name == nil || name.Name != "panic" {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate measures what the unit tests of a package notice: it changes one operator,
+// Command mutate measures which changes the unit tests of a package notice: it changes one operator,
 // constant, condition or statement at a time and runs the package's own tests on the result.
 //
 //	go run ./tests/mutate [-n 40] [-seed 1] [-min 85] [package...]
 //
-// For each package it draws n of all changes, prints those that no test noticed, and the share of
-// noticed ones in percent. The exit status is 1 when the share over all packages is under -min.
-// The tree is not changed: go test reads the changed file through -overlay. Changes that do not
-// compile are replaced by others. A test run that takes several times as long as that of the
-// unchanged package is ended, and counts as noticed.
+// For each package it picks n of all possible changes at random, prints those that no test noticed, and
+// the percentage of those noticed. The exit status is 1 if the percentage over all packages is less
+// than -min. The source tree is not changed: go test reads the changed file through -overlay. Changes
+// that do not compile are replaced by others. A test run that takes several times as long as without a
+// change is killed and counts as noticed.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// defaultPackages are those whose mistakes give wrong answers instead of errors.
+// defaultPackages are the packages whose bugs cause wrong results rather than errors.
 var defaultPackages = []string{
 	"./ir", "./passes", "./backend/isel", "./backend/regalloc", "./backend/mach", "./backend/emit", "./backend/obj",
 	"./loader/load",
@@ -59,7 +59,7 @@ func main() {
 
 func percent(k, n int) float64 { return 100 * float64(k) / float64(max(n, 1)) }
 
-// score draws n changes of a package and returns how many its tests noticed.
+// score applies n changes to a package and returns how many of them its tests noticed.
 func score(pkg string, n int, seed int64, timeout time.Duration, only string) (noticed, total int, err error) {
 	dir, files, err := sources(pkg)
 	if err != nil {
@@ -82,9 +82,9 @@ func score(pkg string, n int, seed int64, timeout time.Duration, only string) (n
 	defer os.RemoveAll(tmp)
 	start := time.Now()
 	if out, failed, _ := test(pkg, "", timeout); failed {
-		return 0, 0, fmt.Errorf("%s: the tests fail without any change:\n%s", pkg, out)
+		return 0, 0, fmt.Errorf("%s: tests fail without any change:\n%s", pkg, out)
 	}
-	timeout = min(timeout, 10*time.Second+4*time.Since(start)) // a change may make a loop endless
+	timeout = min(timeout, 10*time.Second+4*time.Since(start)) // a change may cause an infinite loop
 	for _, i := range rand.New(rand.NewSource(seed)).Perm(len(all)) {
 		if total == n {
 			break
@@ -132,7 +132,7 @@ func test(pkg, overlay string, timeout time.Duration) (out string, failed, timed
 	return string(text), err != nil, strings.Contains(string(text), "panic: test timed out")
 }
 
-// overlay writes the changed file and the description of the overlay that has it.
+// overlay writes the changed file and the overlay description that refers to it.
 func (c *change) overlay(dir string) (string, error) {
 	changed := filepath.Join(dir, "changed.go")
 	if err := os.WriteFile(changed, c.apply(), 0o600); err != nil {

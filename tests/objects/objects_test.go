@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects runs objects that earlier compilers made: btrun runs what is in the field, or
-// refuses it by name.
+// Package objects runs objects made by earlier compilers: btrun must run objects that are in use, or
+// reject them with an error that says why.
 //
-// testdata has a script, and the objects that btc made of it at the date in their names. They
-// are not made again. It needs root; what this kernel lacks is skipped.
+// testdata has the scripts and the objects that btc compiled from them, with the date in their names.
+// They are never compiled again. The test needs root; objects that this kernel does not support are
+// skipped.
 package objects
 
 import (
@@ -16,7 +17,7 @@ import (
 	"testing"
 )
 
-// cases are the runs; each object of the script must print the same.
+// cases are the runs; every object of a script must print the same.
 var cases = []struct {
 	script string
 	args   []string // before the object
@@ -47,7 +48,7 @@ end 1
 `},
 }
 
-// traced runs a shell of its own name, which changes its directory three times.
+// traced runs a shell with a unique name that changes its directory three times.
 var traced = []string{"-c", "./oldsh oldsh.sh"}
 
 func TestOldObjects(t *testing.T) {
@@ -82,7 +83,7 @@ func TestOldObjects(t *testing.T) {
 				}
 				cmd := exec.Command(filepath.Join(dir, "btrun"), append(append(append([]string{"-q"}, c.args...), path), c.params...)...)
 				cmd.Dir = dir
-				if c.script == "tasks" { // others of its name may run beside it
+				if c.script == "tasks" { // other threads with its name may run, too
 					cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 				}
 				var messages strings.Builder
@@ -92,7 +93,7 @@ func TestOldObjects(t *testing.T) {
 					t.Fatalf("%v\n%s", err, messages.String())
 				}
 				if string(out) != c.want {
-					t.Errorf("it printed\n%s\nwant\n%s\nand on stderr\n%s", out, c.want, messages.String())
+					t.Errorf("output:\n%s\nwant:\n%s\nstderr:\n%s", out, c.want, messages.String())
 				}
 			})
 		}

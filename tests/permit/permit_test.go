@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package permit compares the actions that btrun derives from an object with what the compiler knows about its
-// script, and tests objects with false manifests.
+// Package permit compares the actions that btrun derives from an object with what the compiler knows
+// about its script, and tests objects with false manifests.
 package permit
 
 import (
@@ -24,20 +24,20 @@ import (
 	"btc/loader/permit"
 )
 
-// TestHelpersAreClassified: a helper that the compiler learns to call is either known to
-// be safe here or has a permission.
+// TestHelpersAreClassified checks that each helper that the compiler can call is either known as safe
+// or requires a permission.
 func TestHelpersAreClassified(t *testing.T) {
 	for _, h := range kernel.Helpers() {
 		if _, known := permit.Classified(asm.BuiltinFunc(h.ID)); !known {
 			t.Errorf("bpf_%s (%d) is neither safe nor needs a permission", h.Name, h.ID)
 		}
 		if name := object.HelperName(asm.BuiltinFunc(h.ID)); name != h.Name {
-			t.Errorf("helper %d is called %s, and %s by the compiler", h.ID, name, h.Name)
+			t.Errorf("helper %d: name %s, but %s in the compiler", h.ID, name, h.Name)
 		}
 	}
 }
 
-// compileObject compiles a script and reads the result as btrun does.
+// compileObject compiles a script and reads the result in the same way as btrun.
 func compileObject(t *testing.T, name, text string) *object.Object {
 	t.Helper()
 	x86, err := kernel.Default("x86_64")
@@ -59,17 +59,17 @@ func compileObject(t *testing.T, name, text string) *object.Object {
 	return o
 }
 
-// words are the permissions of the functions that the manifest documents as unsafe.
+// words are the permissions of the functions that are documented as unsafe.
 var words = map[string]permit.Permission{
 	"system": permit.System, "signal": permit.Signal, "signal_thread": permit.Signal, "override": permit.Override,
 	"write_user": permit.WriteUser, "kprobe-address": permit.ProbeAddress,
 }
 
-// TestCorpus: of each script the object shows exactly the actions that its text asks for.
+// TestCorpus checks that each object shows exactly the actions that its script asks for.
 func TestCorpus(t *testing.T) {
 	files, err := filepath.Glob("../corpus/*.bt")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no corpus: ", err)
+		t.Fatal("no scripts in the corpus: ", err)
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
@@ -90,19 +90,19 @@ func TestCorpus(t *testing.T) {
 		for _, a := range permit.Actions(o) {
 			have[a.Permission] = true
 			if !want[a.Permission] {
-				t.Errorf("%s: the object %s (%s), and its script does not ask for it", f, a.What, a.Permission)
+				t.Errorf("%s: object %s (%s), but its script does not ask for it", f, a.What, a.Permission)
 			}
 		}
 		for p := range want {
 			if !have[p] {
-				t.Errorf("%s: %s is not seen in the object", f, p)
+				t.Errorf("%s: action %s not found in the object", f, p)
 			}
 		}
 	}
 }
 
-// TestPermissions: each dangerous action is refused without its permission, named by its
-// clause, allowed by it alone, and not by another.
+// TestPermissions checks that each dangerous action is rejected without its permission, with the
+// position of its clause, and that only this permission allows it.
 func TestPermissions(t *testing.T) {
 	for _, c := range []struct{ script, allow, says string }{
 		{`begin { system("id"); }`, "system", "x.bt:1:9: error: system() is unsafe"},
@@ -116,7 +116,7 @@ func TestPermissions(t *testing.T) {
 	} {
 		for _, lie := range []bool{false, true} {
 			o := compileObject(t, "x.bt", c.script)
-			if lie { // the manifest's own list is not believed
+			if lie { // the list in the manifest must not be trusted
 				o.Manifest.Unsafe = nil
 			}
 			says := c.says
@@ -125,7 +125,7 @@ func TestPermissions(t *testing.T) {
 			}
 			err := new(permit.Grants).Check(o)
 			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--allow "+c.allow) {
-				t.Errorf("%s: without a permission: %v", c.script, err)
+				t.Errorf("%s: Check without permissions = %v, want an error with the permission", c.script, err)
 			}
 			for _, p := range permission.All {
 				g, text := new(permit.Grants), string(p.Name)
@@ -149,11 +149,11 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestLies: objects whose two halves contradict each other are refused as a whole.
+// TestLies checks that objects whose two halves contradict each other are rejected.
 func TestLies(t *testing.T) {
 	rename := func(from, to string) func([]byte, *manifest.Manifest) []byte {
 		return func(b []byte, _ *manifest.Manifest) []byte {
-			return []byte(strings.Replace(string(b), from, to+strings.Repeat("\x00", len(from)-len(to)), 1)) // of the same length
+			return []byte(strings.Replace(string(b), from, to+strings.Repeat("\x00", len(from)-len(to)), 1)) // same length
 		}
 	}
 	for _, c := range []struct {
@@ -198,12 +198,12 @@ func TestLies(t *testing.T) {
 			c.says = "system() is unsafe"
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: want %q, got %v", c.name, c.says, err)
+			t.Errorf("%s: error = %v, want %q", c.name, err, c.says)
 		}
 	}
 }
 
-// build builds a program of the project into a directory, as a release is built.
+// build builds a program of the project into a directory, with the options of a release.
 func build(t *testing.T, dir, name string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
@@ -215,7 +215,7 @@ func build(t *testing.T, dir, name string) (path string) {
 	return path
 }
 
-// TestDryRun: nothing that the object asks for happens, and nothing is left.
+// TestDryRun checks that a dry run does nothing that the object asks for, and leaves nothing behind.
 func TestDryRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -241,13 +241,13 @@ func TestDryRun(t *testing.T) {
 	for _, name := range []string{filepath.Join(dir, "touched"), filepath.Join(dir, "child"), "/sys/fs/bpf/dry_run_" + filepath.Base(dir)} {
 		if _, err := os.Stat(name); err == nil {
 			os.Remove(name)
-			t.Errorf("--dry-run left %s", name)
+			t.Errorf("--dry-run left %s behind", name)
 		}
 	}
 }
 
-// TestDescriptionIsOfWhatIsActedOn: --inspect names attach points by what the loader goes by, and
-// not by the text that the manifest has for them.
+// TestDescriptionIsOfWhatIsActedOn checks that --inspect describes attach points by the fields that the
+// loader uses, rather than by the description in the manifest.
 func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -262,13 +262,13 @@ func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {
 		o := compileObject(t, "x.bt", c.script)
 		c.lie(&o.Manifest.Programs[0].Attach)
 		if got := permit.Describe(o, 1).Probes[0].Text; got != c.want {
-			t.Errorf("%s: %q, want %q", c.script, got, c.want)
+			t.Errorf("%s: Describe().Probes[0].Text = %q, want %q", c.script, got, c.want)
 		}
 	}
-	// Without a lie it is the text.
+	// In a truthful manifest, both are the same.
 	files, err := filepath.Glob("../corpus/*.bt")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no corpus: ", err)
+		t.Fatal("no scripts in the corpus: ", err)
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
@@ -277,7 +277,7 @@ func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {
 		}
 		for i, p := range compileObject(t, filepath.Base(f), string(text)).Manifest.Programs {
 			if got := p.Attach.Attaches(p.Kind); got != p.Attach.Text {
-				t.Errorf("%s: attach point %d is %q, and its text %q", f, i, got, p.Attach.Text)
+				t.Errorf("%s: attach point %d: Attaches() = %q, Text = %q", f, i, got, p.Attach.Text)
 			}
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// policyHost runs programs where /etc has nothing but a policy, in a mount namespace of their own.
+// policyHost runs programs in a mount namespace in which /etc contains nothing but a policy.
 type policyHost struct {
-	dir        string // of btc, btrun and objects
+	dir        string // directory of btc, btrun and the objects
 	btc, btrun string
 }
 
@@ -23,7 +23,7 @@ func newPolicyHost(t *testing.T) *policyHost {
 	}
 	const try = "mount -t tmpfs -o mode=755 none /etc"
 	if out, err := exec.Command("unshare", "-m", "sh", "-c", try).CombinedOutput(); err != nil {
-		t.Skipf("skipped: no mount namespace can be made: %v %s", err, out)
+		t.Skipf("skipped: cannot create a mount namespace: %v %s", err, out)
 	}
 	dir := t.TempDir()
 	return &policyHost{dir: dir, btc: build(t, dir, "btc"), btrun: build(t, dir, "btrun")}
@@ -43,7 +43,7 @@ func (h *policyHost) object(t *testing.T, script string) string {
 	return f.Name()
 }
 
-// run runs a command under a policy; setup may change the file.
+// run runs a command under a policy; the shell command setup may change the file first.
 func (h *policyHost) run(t *testing.T, policy, setup string, args ...string) (string, error) {
 	t.Helper()
 	script := `mount -t tmpfs -o mode=755 none /etc && mkdir /etc/btrun && printf %s "$POLICY" > /etc/btrun/policy.json && ` +
@@ -55,7 +55,7 @@ func (h *policyHost) run(t *testing.T, policy, setup string, args ...string) (st
 	return string(out), err
 }
 
-// TestPolicy tries to do what the policy does not permit, in each way of running an object.
+// TestPolicy tries actions that the policy does not permit, in each way of running an object.
 func TestPolicy(t *testing.T) {
 	h := newPolicyHost(t)
 	const policy = "{\n \"probes\": [\"tracepoint:syscalls:sys_enter_getpgid\", \"interval\", \"uprobe:/usr/bin/*\"],\n" +
@@ -78,7 +78,7 @@ func TestPolicy(t *testing.T) {
 		args  []string
 	}{
 		{"hello\n", false, []string{h.btrun, hello}},
-		{"ended\n", false, []string{h.btrun, counts}}, // by max_duration
+		{"ended\n", false, []string{h.btrun, counts}}, // ended by max_duration
 		{"", false, []string{h.btrun, "--dry-run", counts}},
 		{"rawtracepoint:sched_switch is not permitted", true, []string{h.btrun, raw}},
 		{"policy.json:2 permits tracepoint:syscalls:sys_enter_getpgid, interval", true, []string{h.btrun, "--dry-run", raw}},
@@ -112,15 +112,15 @@ func TestPolicy(t *testing.T) {
 		name := strings.Join(c.args, " ")
 		if !strings.Contains(out, c.says) || (err != nil) != c.fails || strings.Contains(out, "\nran") ||
 			strings.HasPrefix(out, "ran") {
-			t.Errorf("%s: %v, want %q:\n%s", name, err, c.says, out)
+			t.Errorf("%s: error = %v, want output %q, got:\n%s", name, err, c.says, out)
 		}
 		if _, err := os.Stat(filepath.Join(h.dir, "out")); err == nil {
-			t.Fatalf("%s: a file was written", name)
+			t.Fatalf("%s: file was written", name)
 		}
 	}
 }
 
-// TestBrokenPolicy: a policy that cannot be trusted or understood permits nothing.
+// TestBrokenPolicy checks that a policy that is untrusted or invalid permits nothing.
 func TestBrokenPolicy(t *testing.T) {
 	h := newPolicyHost(t)
 	hello := h.object(t, `begin { printf("hello\n"); exit(); }`)
@@ -150,7 +150,7 @@ func TestBrokenPolicy(t *testing.T) {
 		}
 		ran := strings.Contains(out, "hello")
 		if ran != (c.says == "") || ran != (err == nil) || !strings.Contains(out, c.says) {
-			t.Errorf("%s %s: %v, want %q:\n%s", c.policy, c.setup, err, c.says, out)
+			t.Errorf("%s %s: error = %v, want output %q, got:\n%s", c.policy, c.setup, err, c.says, out)
 		}
 		if c.says == "" {
 			continue
@@ -158,14 +158,14 @@ func TestBrokenPolicy(t *testing.T) {
 		for _, args := range [][]string{{"--dry-run", hello}, {"--inspect", hello}, {"--list", "tracepoint:sched:*"}, {"--capture", h.dir + "/out"}} {
 			if out, err := h.run(t, c.policy, c.setup, append([]string{h.btrun}, args...)...); err == nil &&
 				!strings.Contains(c.setup, "trap") {
-				t.Errorf("%s with %s %s: it ran:\n%s", args, c.policy, c.setup, out)
+				t.Errorf("%s with %s %s: no error, output:\n%s", args, c.policy, c.setup, out)
 			}
 		}
 	}
 }
 
-// TestBudgetNeedsStatistics: without the right to switch the kernel's statistics on, a run with a
-// budget does not start, whether an option or the policy sets it.
+// TestBudgetNeedsStatistics checks that, if btrun may not enable the kernel's statistics, a run with a
+// budget does not start, whether the budget comes from an option or the policy.
 func TestBudgetNeedsStatistics(t *testing.T) {
 	h := newPolicyHost(t)
 	if b, err := os.ReadFile("/proc/sys/kernel/bpf_stats_enabled"); err != nil || strings.TrimSpace(string(b)) != "0" {
@@ -187,7 +187,7 @@ func TestBudgetNeedsStatistics(t *testing.T) {
 	} {
 		out, err := h.run(t, c.policy, "", c.args...)
 		if err == nil || !strings.Contains(out, "cannot be held") || !strings.Contains(out, "CAP_SYS_ADMIN") {
-			t.Errorf("%s %v: %v %s", c.policy, c.args, err, out)
+			t.Errorf("%s %v: error = %v, want one about CAP_SYS_ADMIN, output:\n%s", c.policy, c.args, err, out)
 		}
 	}
 	out, err := h.run(t, `{"budget": "2%"}`, "", h.btrun, "--budget", "3%", timer)
@@ -196,9 +196,9 @@ func TestBudgetNeedsStatistics(t *testing.T) {
 			out,
 			"--budget 3% is not permitted on this host: /etc/btrun/policy.json:1 permits at most 2%",
 		) {
-		t.Errorf("%v %s", err, out)
+		t.Errorf("--budget above the policy's: error = %v, output:\n%s", err, out)
 	}
 	if out, err := h.run(t, `{"budget": "2%"}`, "", h.btrun, timer); err != nil {
-		t.Errorf("%v %s", err, out)
+		t.Errorf("budget of the policy: error = %v, output:\n%s", err, out)
 	}
 }

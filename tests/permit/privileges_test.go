@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threads returns, of each thread of a process, what /proc/PID/task/TID/status says under the keys.
+// threads returns the values of keys in /proc/PID/task/TID/status for each thread of a process.
 func threads(t *testing.T, pid int, keys ...string) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -28,7 +28,7 @@ func threads(t *testing.T, pid int, keys ...string) map[string][]string {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has exited
 		}
 		values := make([]string, len(keys))
 		for line := range strings.Lines(string(text)) {
@@ -44,7 +44,7 @@ func threads(t *testing.T, pid int, keys ...string) map[string][]string {
 	return all
 }
 
-// mask is the text of a set of capabilities.
+// mask returns a set of capabilities in the form of /proc/PID/status.
 func mask(capabilities ...uint) string {
 	bits := uint64(0)
 	for _, c := range capabilities {
@@ -53,8 +53,8 @@ func mask(capabilities ...uint) string {
 	return fmt.Sprintf("%016x", bits)
 }
 
-// TestPrivilegesOfThreads: once all is attached, no thread of btrun has a capability that
-// docs/security.md does not name for the script, and none can get one back.
+// TestPrivilegesOfThreads checks that after attaching, no thread of btrun has a capability that
+// docs/security.md does not list for the script, and that none can regain one.
 func TestPrivilegesOfThreads(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -69,7 +69,7 @@ func TestPrivilegesOfThreads(t *testing.T) {
 	for i, c := range []struct {
 		script string
 		args   []string
-		want   string // "": as it was started
+		want   string // "": unchanged since the start
 	}{
 		{`begin { @ = 1; }` + ticks, nil, mask(unix.CAP_BPF, unix.CAP_PERFMON)},
 		{`begin { cat("/proc/self/comm"); }` + ticks, nil, mask(unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_DAC_READ_SEARCH)},
@@ -95,7 +95,7 @@ func TestPrivilegesOfThreads(t *testing.T) {
 		}
 		lines := bufio.NewScanner(out)
 		seen := 0
-		for seen < 3 && lines.Scan() { // events come: what follows attaching is done
+		for seen < 3 && lines.Scan() { // after some events, everything that follows attaching is done
 			if strings.HasPrefix(lines.Text(), "tick") {
 				seen++
 			}
@@ -107,14 +107,14 @@ func TestPrivilegesOfThreads(t *testing.T) {
 			}
 			t.Fatalf("%s: %s", c.script, messages.String())
 		}
-		go func() { // the pipe must not fill
+		go func() { // keep the pipe from filling up
 			for lines.Scan() {
 			}
 		}()
 		for file, v := range threads(t, cmd.Process.Pid, "CapEff", "CapPrm", "CapInh", "CapAmb", "NoNewPrivs") {
 			if c.want == "" {
 				if v[4] != "0" {
-					t.Errorf("%s: %s: system() has commands that cannot gain privileges", c.script, file)
+					t.Errorf("%s: %s: commands of system() cannot gain privileges", c.script, file)
 				}
 				continue
 			}
@@ -130,7 +130,7 @@ func TestPrivilegesOfThreads(t *testing.T) {
 	}
 }
 
-// checkParser looks at the threads of the process that reads symbols for another.
+// checkParser checks the threads of the process that reads symbols on behalf of btrun.
 func checkParser(t *testing.T, parent int) {
 	t.Helper()
 	for range 100 {
@@ -147,18 +147,18 @@ func checkParser(t *testing.T, parent int) {
 			}
 			for file, v := range threads(t, pid, "CapEff", "CapPrm", "CapBnd", "Uid", "NoNewPrivs", "Seccomp") {
 				if none := mask(); v[0] != none || v[1] != none || v[2] != none || strings.Contains(" "+v[3]+"\t", "\t0\t") || v[4] != "1" || v[5] != "2" {
-					t.Errorf("%s of the process that reads symbols: %v", file, v)
+					t.Errorf("%s of the symbol process: %v, want no privileges", file, v)
 				}
 			}
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // it starts with the first name
+		time.Sleep(20 * time.Millisecond) // it is started for the first symbol
 	}
-	t.Error("there is no process that reads symbols")
+	t.Error("no process that reads symbols")
 }
 
-// TestCopiesOfPrograms: a pattern whose places need a program each does not take the kernel's
-// memory, whatever the object's own limits say.
+// TestCopiesOfPrograms checks that a pattern that needs a copy of a program for each match cannot use
+// up the kernel's memory, whatever limits the object declares.
 func TestCopiesOfPrograms(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -175,6 +175,6 @@ func TestCopiesOfPrograms(t *testing.T) {
 		t.Skip("skipped: this machine does not let root load programs: ", string(out))
 	}
 	if err == nil || !strings.Contains(string(out), "copies of its programs, and the limit is 4096 KiB: change it with --max-memory") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error = %v, want one about --max-memory, output:\n%s", err, out)
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programs traces real programs of user space on this machine's kernel:
-// interpreters, libraries, and programs in C, C++, Go and Rust that are built
-// here. A test whose program is not installed is skipped with one line.
+// Package programs traces real user-space programs on the kernel of this machine: interpreters,
+// libraries, and programs in C, C++, Go and Rust that are compiled here. A test is skipped if its
+// program is not installed.
 package programs
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-var bin string // directory with btc and btrun
+var bin string // directory of btc and btrun
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "programs")
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// need skips the test where a program is missing, or the right to trace.
+// need skips the test if a program or the permission to trace is missing.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,7 +53,7 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-// build compiles sources into a program of the test's own directory.
+// build compiles source code to a program in the test's directory.
 func build(t *testing.T, name, text string, command ...string) string {
 	t.Helper()
 	need(t, command[0])
@@ -98,11 +98,10 @@ func (r *tracer) output() string {
 	return r.text.String()
 }
 
-// limit is for the whole of one run.
+// limit is the time limit for one run.
 const limit = 40 * time.Second
 
-// trace starts a script with the given options and waits until it is attached
-// or has ended.
+// trace starts a script with options and waits until it is attached or has exited.
 func trace(t *testing.T, script string, options ...string) *tracer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -124,7 +123,7 @@ func trace(t *testing.T, script string, options ...string) *tracer {
 	return r
 }
 
-// end interrupts the tracer, unless it has ended, and gives what it printed.
+// end interrupts the tracer, unless it has exited, and returns its output.
 func (r *tracer) end() string {
 	r.t.Helper()
 	time.Sleep(300 * time.Millisecond)
@@ -134,7 +133,7 @@ func (r *tracer) end() string {
 	return r.output()
 }
 
-// wait waits for the tracer's own end.
+// wait waits for the tracer to exit by itself and returns its output.
 func (r *tracer) wait() string {
 	<-r.done
 	r.stop()
@@ -168,7 +167,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// port is one that nobody listens on.
+// port returns a port on which nobody listens.
 func port(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -180,7 +179,7 @@ func port(t *testing.T) string {
 	return p
 }
 
-// answers waits until a server takes connections.
+// answers waits until a server accepts connections.
 func answers(t *testing.T, port string) {
 	t.Helper()
 	for range 100 {
@@ -190,10 +189,10 @@ func answers(t *testing.T, port string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatal("the server does not answer")
+	t.Fatal("server does not accept connections")
 }
 
-// hasProbes skips the test where a program was built without static probes.
+// hasProbes skips the test if a program was built without static probes.
 func hasProbes(t *testing.T, path string) {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(bin, "btrun"), "--list", "usdt:"+path+":*").CombinedOutput()
@@ -202,8 +201,8 @@ func hasProbes(t *testing.T, path string) {
 	}
 }
 
-// A server in Debian's Python, started before the tracer: the audit probe has the
-// name of the event as a string, and the file's name is in the tuple behind it.
+// TestPythonHTTPServer traces a server in Debian's Python that was started before the tracer. The audit
+// probe has the name of the event as a string, and the name of the file in the tuple after it.
 func TestPythonHTTPServer(t *testing.T) {
 	const python = "/usr/bin/python3"
 	need(t, python, "curl")
@@ -259,21 +258,21 @@ func TestTLS(t *testing.T) {
 	run(t, "curl", "-sk", "https://127.0.0.1:"+p+"/")
 	out := r.end()
 	if strings.Contains(out, "does not exist") {
-		t.Skip("skipped: no libssl here")
+		t.Skip("skipped: libssl not found")
 	}
 	wants(t, out, `^GET / HTTP`)
 }
 
-// A PostgreSQL of Debian, started for the test: its probes have the text of each
-// query, and how it went on.
+// TestPostgres traces a PostgreSQL server that is started for the test. Its probes have the source of
+// each query and its progress.
 func TestPostgres(t *testing.T) {
 	paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(paths) == 0 {
-		t.Skip("skipped: no PostgreSQL here")
+		t.Skip("skipped: PostgreSQL is not installed")
 	}
 	need(t, "psql")
 	hasProbes(t, paths[0])
-	// It does not run as root, and sockets have short names.
+	// PostgreSQL refuses to run as root, and paths of sockets must be short.
 	const nobody = 65534
 	dir, err := os.MkdirTemp("/tmp", "pg")
 	if err != nil {
@@ -291,7 +290,7 @@ func TestPostgres(t *testing.T) {
 	}
 	data := dir + "/data"
 	if out, err := as(filepath.Dir(paths[0])+"/initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync", "--no-locale").CombinedOutput(); err != nil {
-		t.Skipf("skipped: no database can be made: %v %s", err, out)
+		t.Skipf("skipped: cannot create a database: %v %s", err, out)
 	}
 	server := as(paths[0], "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
 	if err := server.Start(); err != nil {
@@ -307,7 +306,7 @@ func TestPostgres(t *testing.T) {
 		ready = err == nil
 	}
 	if !ready {
-		t.Fatal("the server does not answer")
+		t.Fatal("server does not accept connections")
 	}
 	r := trace(t, fmt.Sprintf(`
 usdt:%[1]s:postgresql:query__start { printf("begins %%s\n", str(arg0)); @begin[pid] = nsecs; }
@@ -329,7 +328,7 @@ func (b *box) Put(n int) { b.n += n }
 func main() { b := &box{}; for i := 0; i < 7; i++ { b.Put(i) }; fmt.Println(b.n) }
 `
 
-// Symbols of Go hold brackets, stars and dots; quotes keep them together.
+// TestGo checks that symbols of Go contain brackets, stars and dots, so they must be quoted.
 func TestGo(t *testing.T) {
 	need(t, "go")
 	t.Setenv("GO111MODULE", "off")
@@ -376,7 +375,7 @@ int main(void) {
 }
 `
 
-// Names, types and lines come from the program's debug information.
+// TestDebugInformation checks that names, types and lines come from the program's debug information.
 func TestDebugInformation(t *testing.T) {
 	prog := build(t, "d.c", cSource, "gcc", "-g", "-O0")
 	out := trace(t, fmt.Sprintf(`
@@ -386,8 +385,8 @@ uretprobe:%[1]s:use { @result = retval; }`, prog), "-c", prog).wait()
 	wants(t, out, `^first 10 second 2 200 words$`, `^20$`, `^@line: 1$`, `^@result: 12$`)
 }
 
-// If the kernel has a struct of the same name, uprobes use the program's and other clauses the kernel's; the script's
-// own definition has priority over both.
+// TestNameOfKernelStruct checks a struct name that the kernel has, too: uprobes use the struct of the
+// program, other clauses that of the kernel. A definition in the script takes precedence over both.
 func TestNameOfKernelStruct(t *testing.T) {
 	const source = `struct node { char mark[3]; int number; };
 __attribute__((noinline)) int use(struct node *n) { asm volatile("" ::: "memory"); return n->number; }
@@ -404,7 +403,8 @@ uprobe:%[1]s:use { printf("own %%d %%d\n", sizeof(struct node), args.n->number);
 	wants(t, out, `^own 4 7$`)
 }
 
-// An object whose program was built anew is refused; one that was stripped is not.
+// TestOtherBuild checks that an object is rejected if its program has been rebuilt, but not if the
+// program has only been stripped.
 func TestOtherBuild(t *testing.T) {
 	need(t, "gcc", "objcopy")
 	prog := build(t, "d.c", cSource, "gcc", "-g", "-O0")
@@ -422,13 +422,13 @@ func TestOtherBuild(t *testing.T) {
 	}
 	out, err = exec.Command(filepath.Join(bin, "btrun"), "-c", prog, object).CombinedOutput()
 	if err == nil {
-		t.Error("another build was taken")
+		t.Error("object accepted for another build of the program")
 	}
 	wants(t, string(out), `is another build`)
 }
 
-// A program that is replaced while it is traced: the old one stays traced, the
-// new one is another file.
+// TestReplacedWhileTraced replaces a program while it is traced: the old file remains traced, the new
+// one is a different file.
 func TestReplacedWhileTraced(t *testing.T) {
 	prog := build(t, "w.c", "#include <unistd.h>\n__attribute__((noinline)) void tick(void) { asm volatile(\"\"); }\nint main(void) { for (int i = 0; i < 30; i++) { tick(); usleep(50000); } return 0; }", "gcc", "-O0")
 	start(t, prog)
@@ -447,7 +447,7 @@ func TestReplacedWhileTraced(t *testing.T) {
 	wants(t, r.end(), `^@ticks: [1-9]`)
 }
 
-// A process that is gone before the probes are attached.
+// TestProcessGone traces a process that exits before the probes are attached.
 func TestProcessGone(t *testing.T) {
 	need(t, "true")
 	cmd := exec.Command("true")
@@ -455,11 +455,12 @@ func TestProcessGone(t *testing.T) {
 	out := trace(t, `uprobe:libc:malloc { @ = count(); }`, "-p", fmt.Sprint(cmd.Process.Pid)).wait()
 	wants(t, out, `there is no process`)
 	if out := trace(t, `uprobe:libc:malloc { @ = count(); }`, "-c", "true").wait(); !strings.Contains(out, "Attached 1 probe") {
-		t.Errorf("a command that ends at once: %s", out)
+		t.Errorf("command that exits immediately: %s", out)
 	}
 }
 
-// A symbol that stands five times in a file means all five.
+// TestSymbolFiveTimes checks that a symbol that occurs five times in a file is traced at all five
+// addresses.
 func TestSymbolFiveTimes(t *testing.T) {
 	need(t, "gcc")
 	dir := t.TempDir()
@@ -478,7 +479,7 @@ func TestSymbolFiveTimes(t *testing.T) {
 	wants(t, out, `^Attached 5 probes$`, `^@: 5$`, `(@f\[same\]: 1\n){5}`)
 }
 
-// Without symbols a name is not found, an address is.
+// TestStripped checks that in a program without symbols, a name is not found, but an address is.
 func TestStripped(t *testing.T) {
 	need(t, "gcc", "strip", "nm")
 	prog := build(t, "s.c", "__attribute__((noinline)) void here(void) { asm volatile(\"\"); }\nint main(void) { here(); here(); return 0; }", "gcc", "-O0", "-no-pie")
@@ -499,8 +500,8 @@ __asm__(".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 2f-1f, 4f-3
 __attribute__((noinline)) void fire(int n) { __asm__ volatile("made_here: nop" : : "D"(n)); }
 `
 
-// Probes of a library that a process makes itself and maps from memory, as
-// libstapsdt does for interpreters: no file has the name that the process shows.
+// TestProbesMadeAtRunTime traces probes of a library that a process creates and maps from memory, as
+// libstapsdt does for interpreters: the name that the process shows is not the name of a file.
 func TestProbesMadeAtRunTime(t *testing.T) {
 	need(t, "gcc")
 	if out, _ := exec.Command("uname", "-m").Output(); strings.TrimSpace(string(out)) != "x86_64" {
@@ -535,7 +536,8 @@ int main(int argc, char **argv) {
 	wants(t, r.end(), `^@\[-7\]: [1-9]`)
 }
 
-// A note that names no code is left out with a warning; the others are used.
+// TestMalformedNote checks that a note without a code address is ignored with a warning, and that the
+// other notes are used.
 func TestMalformedNote(t *testing.T) {
 	if out, _ := exec.Command("uname", "-m").Output(); strings.TrimSpace(string(out)) != "x86_64" {
 		t.Skip("skipped: the note names a register of x86_64")
@@ -547,7 +549,7 @@ func TestMalformedNote(t *testing.T) {
 	wants(t, trace(t, fmt.Sprintf(`usdt:%s:late:bad { @ = count(); }`, prog), "-c", prog).wait(), `late:bad has no code at address 0x5`)
 }
 
-// A file in an archive, as packages of applications hold their libraries.
+// TestArchive traces a library inside an archive, as application packages contain them.
 func TestArchive(t *testing.T) {
 	need(t, "gcc", "zip")
 	prog := build(t, "z.c", "__attribute__((noinline)) void f(void) { asm volatile(\"\"); }\nint main(void) { f(); return 0; }", "gcc", "-O0")
@@ -557,9 +559,8 @@ func TestArchive(t *testing.T) {
 	wants(t, trace(t, fmt.Sprintf(`uprobe:"%s!/none":f { @ = count(); }`, archive), "-c", "true").wait(), `the archive has no member none`)
 }
 
-// Members as bpftrace reads them: a bit field's upper bits are zero
-// whatever its sign, a floating point number is null, and a text that fills its
-// array is whole.
+// TestMembersOfStructs checks that members are read as in bpftrace: a bit field is zero-extended
+// whatever its sign, a floating-point number is null, and a string that fills its array is complete.
 func TestMembersOfStructs(t *testing.T) {
 	path := build(t, "members.c", `
 struct members { short a:4, b:8; int e:9; unsigned g:1; float f; double d[2]; char s[5]; int last; };
@@ -585,19 +586,19 @@ int main(void) {
 		`^hello,hello,hello,6,1$`, `^@s\[hello, hello\]: hello$`, `^@t: hello$`)
 }
 
-// A place inside a function is one where an instruction begins; with --unsafe it
-// may be any.
-func TestPlaceInFunction(t *testing.T) {
+// TestOffsetInFunction checks that an offset in a function must be the start of an instruction, except
+// with --unsafe.
+func TestOffsetInFunction(t *testing.T) {
 	need(t, "gcc", "nm")
 	if out, _ := exec.Command("uname", "-m").Output(); strings.TrimSpace(string(out)) != "x86_64" {
-		t.Skip("skipped: the program is made of instructions of x86_64")
+		t.Skip("skipped: the program uses x86_64 instructions")
 	}
 	prog := build(t, "p.c", `
 __asm__(".globl here\n.type here,@function\nhere: nop\nmovl $7, %eax\naddl $1, %eax\nret\n.size here, .-here");
 int here(void);
 int main(void) { return here() + here() != 16; }`, "gcc", "-O0", "-no-pie")
-	at := func(place string, options ...string) string {
-		return trace(t, fmt.Sprintf(`uprobe:%s:%s { @ = count(); }`, prog, place), append(options, "-c", prog)...).wait()
+	at := func(offset string, options ...string) string {
+		return trace(t, fmt.Sprintf(`uprobe:%s:%s { @ = count(); }`, prog, offset), append(options, "-c", prog)...).wait()
 	}
 	for _, off := range []string{"0", "1", "6", "9"} {
 		wants(t, at("here+"+off), `^@: 2$`)
@@ -620,7 +621,8 @@ int main(void) { return here() + here() != 16; }`, "gcc", "-O0", "-no-pie")
 	wants(t, out, `uretprobes cannot be attached at function offset`)
 }
 
-// As a key, func is the same at the entry and the return of a function.
+// TestFuncOfEntryAndReturn checks that func, used as a key, is equal at the entry and the return of a
+// function.
 func TestFuncOfEntryAndReturn(t *testing.T) {
 	path := build(t, "pair.c", `__attribute__((noinline)) int first(int x) { __asm__ volatile(""); return x + 1; }
 __attribute__((noinline)) int second(int x) { __asm__ volatile(""); return first(x) + 2; }
@@ -632,8 +634,8 @@ int main(void) { int s = 0; for (int i = 0; i < 3; i++) s += second(i); return s
 	wants(t, trace(t, text, "-c", path).wait(), `@same\[first\]: 3\n`, `@same\[second\]: 3\n`)
 }
 
-// Names of functions come from the file also when the process has ended before
-// they are asked for: of programs at fixed addresses and of those at random ones.
+// TestNamesOfEndedProcess checks that function names are found in the file even if the process exits
+// before they are looked up, for programs at fixed and at randomized addresses.
 func TestNamesOfEndedProcess(t *testing.T) {
 	for _, kind := range []string{"-no-pie", "-pie"} {
 		prog := build(t, "e.c", "__attribute__((noinline)) int inner(int v) { asm volatile(\"\"); return v; }\nint main(void) { return inner(0); }", "gcc", "-O0", kind)
@@ -646,8 +648,8 @@ func TestNamesOfEndedProcess(t *testing.T) {
 	}
 }
 
-// A process that ends while its probes are being attached ends the run, or is said
-// to be gone; nothing hangs.
+// TestEndsDuringAttach checks that if a process exits while its probes are being attached, the run ends
+// or reports that the process is gone, and does not hang.
 func TestEndsDuringAttach(t *testing.T) {
 	need(t, "sleep")
 	object := filepath.Join(t.TempDir(), "x.o")
@@ -663,9 +665,9 @@ func TestEndsDuringAttach(t *testing.T) {
 		if err := tracer.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(i*i) * time.Millisecond) // at any stage: no stage is waited for
+		time.Sleep(time.Duration(i*i) * time.Millisecond) // at any stage: nothing to wait for
 		victim.Process.Kill()
-		if i%2 == 0 { // else it is one that nobody has waited for
+		if i%2 == 0 { // otherwise it remains a zombie
 			victim.Wait()
 		} else {
 			defer victim.Wait()
@@ -675,11 +677,11 @@ func TestEndsDuringAttach(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil && !strings.Contains(text.String(), "there is no process") && !strings.Contains(text.String(), " ended before its probes were attached") {
-				t.Errorf("%d: %v: %s", i, err, text.String())
+				t.Errorf("run %d: error = %v, output: %s", i, err, text.String())
 			}
 		case <-time.After(limit):
 			tracer.Process.Kill()
-			t.Fatalf("%d: it goes on without its process: %s", i, text.String())
+			t.Fatalf("run %d: still running without its process: %s", i, text.String())
 		}
 	}
 }

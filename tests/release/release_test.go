@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release installs what make release makes as a user would: the Debian package in
-// directories of two Debian releases, the RPM package by rpm, and the image in a container with the
-// documented capabilities and a root that is read-only.
+// Package release installs the results of make release as a user would: the Debian package in systems
+// of two Debian releases, the RPM package with rpm, and the image in a container with the documented
+// capabilities and a read-only root.
 //
-// Most of it runs with -dist alone, which make test-release sets: it downloads and needs root.
+// Most tests need -dist, which make test-release sets, because they download files and need root.
 package release
 
 import (
@@ -36,7 +36,7 @@ var (
 	roots = flag.String("roots", "", "directory for the systems that packages are installed in; kept")
 )
 
-// one is the file of the release that a pattern names.
+// one returns the only file of the release that matches a pattern.
 func one(t *testing.T, pattern string) string {
 	t.Helper()
 	if *dist == "" {
@@ -70,7 +70,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// TestChecksums checks that the sums are those of all files.
+// TestChecksums checks that there is a correct checksum for each file.
 func TestChecksums(t *testing.T) {
 	sums, err := os.ReadFile(one(t, "SHA256SUMS"))
 	if err != nil {
@@ -81,18 +81,18 @@ func TestChecksums(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(sums), "\n"); n != len(entries)-1 {
-		t.Errorf("%d sums of %d files", n, len(entries)-1)
+		t.Errorf("%d checksums, want %d", n, len(entries)-1)
 	}
 	for line := range strings.Lines(string(sums)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		data, err := os.ReadFile(filepath.Join(*dist, name))
 		if err != nil || fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
-			t.Errorf("%s: another sum, %v", name, err)
+			t.Errorf("%s: checksum does not match, error %v", name, err)
 		}
 	}
 }
 
-// TestSameBytes compares two runs of make release.
+// TestSameBytes checks that two runs of make release produce the same bytes.
 func TestSameBytes(t *testing.T) {
 	first := one(t, "SHA256SUMS")
 	if *again == "" {
@@ -107,7 +107,7 @@ func TestSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a, b) {
-		t.Errorf("the second release differs:\n%s\n%s", a, b)
+		t.Errorf("checksums of the second release differ:\n%s\n%s", a, b)
 	}
 }
 
@@ -152,13 +152,13 @@ func TestDebianPackage(t *testing.T) {
 				'`
 			out := run(t, "unshare", "--mount", "--propagation", "private", "sh", "-c", script)
 			if !strings.Contains(out, "from the package\n") {
-				t.Errorf("the installed programs did not trace:\n%s", out)
+				t.Errorf("installed programs do not trace:\n%s", out)
 			}
 		})
 	}
 }
 
-// debian is a directory with a minimal system of a suite.
+// debian returns a directory with a minimal system of a Debian suite.
 func debian(t *testing.T, suite string) string {
 	t.Helper()
 	dir := filepath.Join(*roots, suite)
@@ -172,7 +172,7 @@ func debian(t *testing.T, suite string) string {
 	return dir
 }
 
-// TestRPMPackage installs the package in an empty directory and runs what is there.
+// TestRPMPackage installs the package in an empty directory and runs its programs.
 func TestRPMPackage(t *testing.T) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "riscv64": "riscv64"}[runtime.GOARCH]
 	rpm := one(t, "btc-*."+arch+".rpm")
@@ -189,18 +189,18 @@ func TestRPMPackage(t *testing.T) {
 	run(t, filepath.Join(root, "usr/bin/btrun"), "--version")
 }
 
-// capabilities are those that docs/howto/image.md names for the container; sysAdmin is for a host on
-// which tracefs is not mounted.
+// capabilities are those that docs/howto/image.md lists for the container; sysAdmin is also needed on a
+// host that has not mounted tracefs.
 var capabilities = []string{"BPF", "PERFMON", "DAC_READ_SEARCH", "SYSLOG"}
 
 const sysAdmin = "SYS_ADMIN"
 
-// host is how a container finds its host.
+// host describes the host of a container.
 type host struct {
 	name    string
-	tracefs bool     // tracefs is mounted
-	caps    []string // of the container
-	want    string   // regular expression of what btrun writes
+	tracefs bool     // whether tracefs is mounted
+	caps    []string // capabilities of the container
+	want    string   // regular expression for the output of btrun
 }
 
 var hosts = []host{
@@ -210,8 +210,8 @@ var hosts = []host{
 	{"no-capabilities", true, []string{"SYSLOG"}, `Missing CAP_BPF and CAP_PERFMON capabilities`},
 }
 
-// run runs a command in a mount and cgroup namespace with one hierarchy of cgroups (version 2), as
-// container runtimes require, and with or without tracefs. It changes nothing of this host.
+// run runs a command in a mount and cgroup namespace with a single cgroup hierarchy (version 2), as
+// container runtimes require, with or without tracefs. It does not change this host.
 func (h host) run(t *testing.T, args ...string) string {
 	t.Helper()
 	script := `set -e
@@ -235,15 +235,15 @@ func (h host) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// holds checks what a container wrote.
+// holds checks the output of a container.
 func (h host) holds(t *testing.T, out string) {
 	t.Helper()
 	if !regexp.MustCompile(h.want).MatchString(out) {
-		t.Errorf("%s writes\n%s\nwithout %s", h.name, out, h.want)
+		t.Errorf("%s: output\n%s\ndoes not match %s", h.name, out, h.want)
 	}
 }
 
-// objects makes a directory with an object.
+// objects returns a directory with an object.
 func objects(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -262,8 +262,7 @@ func objects(t *testing.T) string {
 	return work
 }
 
-// TestCrun runs the image by crun, with the documented capabilities alone and a root that is
-// read-only.
+// TestCrun runs the image with crun, with only the documented capabilities and a read-only root.
 func TestCrun(t *testing.T) {
 	image := one(t, "btrun-*-oci.tar")
 	needs(t, "crun", "unshare", "mountpoint")
@@ -302,7 +301,7 @@ func TestCrun(t *testing.T) {
 	}
 }
 
-// TestPodman pulls the image and runs it as docs/howto/image.md says.
+// TestPodman pulls the image and runs it as described in docs/howto/image.md.
 func TestPodman(t *testing.T) {
 	image := one(t, "btrun-*-oci.tar")
 	needs(t, "podman", "crun", "unshare", "mountpoint")
@@ -314,17 +313,17 @@ func TestPodman(t *testing.T) {
 	pull := host{"pull", false, nil, "from the image"}
 	pull.run(t, append(slices.Clone(podman), "pull", "oci-archive:"+image)...)
 	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(image), "btrun-"), "-oci.tar")
-	place := []string{"--pid", "host"}
+	where := []string{"--pid", "host"}
 	if missing(t, unix.CAP_SYS_RESOURCE) {
-		t.Log("without CAP_SYS_RESOURCE podman raises no limits here: no cgroup, and a PID namespace")
-		place = []string{"--cgroups", "disabled", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"}
+		t.Log("without CAP_SYS_RESOURCE podman cannot raise limits: running without cgroup, in a PID namespace")
+		where = []string{"--cgroups", "disabled", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"}
 	}
 	for _, h := range hosts {
 		args := append(slices.Clone(podman), "run", "--rm", "--network", "none", "--read-only",
 			"--cap-drop", "all", "--cap-add", strings.Join(h.caps, ","), "--security-opt", "no-new-privileges",
-			"--security-opt", "seccomp=unconfined", // Debian 12's profile permits bpf(2) with CAP_SYS_ADMIN alone
+			"--security-opt", "seccomp=unconfined", // Debian 12's profile permits bpf(2) only with CAP_SYS_ADMIN
 			"-v", work+":/work:ro")
-		args = append(args, place...)
+		args = append(args, where...)
 		if h.tracefs {
 			args = append(args, "-v", "/sys/kernel/tracing:/sys/kernel/tracing:ro")
 		}
@@ -347,7 +346,8 @@ func missing(t *testing.T, capability uint) bool {
 	return caps&(1<<capability) == 0
 }
 
-// TestUnit: systemd accepts the packages' unit, and its capabilities are the documented ones.
+// TestUnit checks that systemd accepts the unit file of the packages, and that its capabilities are the
+// documented ones.
 func TestUnit(t *testing.T) {
 	const unit = "../../tools/release/btrun@.service"
 	text, err := os.ReadFile(unit)
@@ -356,7 +356,7 @@ func TestUnit(t *testing.T) {
 	}
 	want := "\nCapabilityBoundingSet=CAP_" + strings.Join(capabilities, " CAP_") + "\n"
 	if !strings.Contains(string(text), want) {
-		t.Errorf("the unit has not the line%s", want)
+		t.Errorf("unit file lacks the line%s", want)
 	}
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("skipped: no systemd-analyze")
@@ -390,7 +390,7 @@ func unpackImage(t *testing.T, path, to string) {
 		sum, _ := strings.CutPrefix(d.Digest, "sha256:")
 		data := files["blobs/sha256/"+sum]
 		if fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
-			t.Fatalf("the blob %s is another", sum)
+			t.Fatalf("blob %s does not match its digest", sum)
 		}
 		if v != nil {
 			if err := json.Unmarshal(data, v); err != nil {
@@ -429,7 +429,7 @@ func unpackImage(t *testing.T, path, to string) {
 		}
 		return
 	}
-	t.Skip("skipped: the image has nothing for " + runtime.GOARCH)
+	t.Skip("skipped: no image for " + runtime.GOARCH)
 }
 
 func eachFile(t *testing.T, r io.Reader, do func(h *tar.Header, data []byte)) {

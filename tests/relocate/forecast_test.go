@@ -17,12 +17,11 @@ import (
 	"btc/targets/targetfile"
 )
 
-// TestForecastChangedTypes asks `btc check` what TestChangedTypes asks the loader:
-// what is refused there fails here, with the same words and place. It needs no
-// privilege.
+// TestForecastChangedTypes checks the cases of TestChangedTypes with `btc check` instead of the loader:
+// what the loader rejects must fail here, with the same message and position. It needs no privileges.
 func TestForecastChangedTypes(t *testing.T) {
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -33,7 +32,7 @@ func TestForecastChangedTypes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fails := r.Verdict == forecast.Fails; fails != (c.want == nil) {
-				t.Fatalf("the verdict is %s: %v", r.Verdict, r.Findings)
+				t.Fatalf("verdict = %s, want fails = %v: %v", r.Verdict, c.want == nil, r.Findings)
 			}
 			for _, word := range c.refused {
 				found := false
@@ -41,14 +40,14 @@ func TestForecastChangedTypes(t *testing.T) {
 					found = found || strings.Contains(fmt.Sprintf("x.bt:%d: %s", f.Pos.Line, f.Text), word)
 				}
 				if !found {
-					t.Errorf("the findings lack %q: %v", word, r.Findings)
+					t.Errorf("%q not found in the findings: %v", word, r.Findings)
 				}
 			}
 		})
 	}
 }
 
-// changed is a target of changed types and formats.
+// changed returns a target with changed types and formats.
 func changed(t *testing.T, src capture.Source) *kernel.Target {
 	t.Helper()
 	src.Release = "changed"
@@ -73,18 +72,18 @@ func changed(t *testing.T, src capture.Source) *kernel.Target {
 
 const forked = `tracepoint:sched:sched_process_exec { printf("%s", args.pid == pid ? "right" : "wrong"); exit() }`
 
-// formatFile is a format file of the tracepoint in forked.
+// formatFile returns the format file of the tracepoint that forked uses.
 func formatFile(pid, old int) fstest.MapFS {
 	text := fmt.Sprintf("name: sched_process_exec\nID: 1\nformat:\n\tfield:__data_loc char[] filename;\toffset:8;\tsize:4;\tsigned:0;\n"+
 		"\tfield:pid_t pid;\toffset:%d;\tsize:4;\tsigned:1;\n\tfield:pid_t old_pid;\toffset:%d;\tsize:4;\tsigned:1;\n", pid, old)
 	return fstest.MapFS{"events/sched/sched_process_exec/format": &fstest.MapFile{Data: []byte(text)}}
 }
 
-// A tracepoint whose record no type describes is read where the target had its
-// fields: a target that has them elsewhere is told from one that agrees.
+// TestForecastRecordWithoutType checks a tracepoint whose record has no type. Its fields are read at
+// the offsets in the target, so a target with other offsets must be distinguished from one that agrees.
 func TestForecastRecordWithoutType(t *testing.T) {
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	types := marshal(t, running(t, names))
 	o := func() *kernel.Target { return changed(t, capture.Source{BTF: types, Tracefs: formatFile(12, 16)}) }
@@ -101,13 +100,13 @@ func TestForecastRecordWithoutType(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Verdict != c.want || !strings.Contains(fmt.Sprint(r.Findings), c.text) {
-			t.Errorf("pid at %d: %s %v, want %s %q", c.pid, r.Verdict, r.Findings, c.want, c.text)
+			t.Errorf("pid at byte %d: verdict %s, findings %v, want %s and %q", c.pid, r.Verdict, r.Findings, c.want, c.text)
 		}
 	}
 }
 
-// TestRecordWithoutType runs such objects: one whose target had the running
-// kernel's places, and one whose target had others, which must be refused.
+// TestRecordWithoutType runs such objects: one compiled for a target with the offsets of the running
+// kernel, and one for other offsets, which must be rejected.
 func TestRecordWithoutType(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -125,11 +124,11 @@ func TestRecordWithoutType(t *testing.T) {
 	same := changed(t, capture.Source{BTF: types, Tracefs: formatFile(at["pid"], at["old_pid"])})
 	out, err := traced(t, compiled(t, forked, same), "")
 	if err != nil || !strings.HasPrefix(strings.TrimSpace(out), "right") || strings.Contains(out, "wrong") {
-		t.Errorf("the same places: have %q, %v", out, err)
+		t.Errorf("same offsets: output %q, error %v, want output \"right\"", out, err)
 	}
 	other := changed(t, capture.Source{BTF: types, Tracefs: formatFile(at["old_pid"], at["pid"])})
 	out, err = traced(t, compiled(t, forked, other), "")
 	if err == nil || !strings.Contains(err.Error(), "x.bt:1:") || !strings.Contains(err.Error(), fmt.Sprintf("pid is 4 bytes at byte %d, not 4 at byte %d", at["pid"], at["old_pid"])) {
-		t.Errorf("other places: have %q, %v", out, err)
+		t.Errorf("other offsets: output %q, error %v, want an error about pid", out, err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// The record of a tracepoint is read where the kernel's format file has its
-// fields, whatever BTF says.
+// TestRecordOfFormat checks that the fields of a tracepoint's record are read at the offsets in the
+// kernel's format file, whatever the BTF says.
 func TestRecordOfFormat(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -44,11 +44,11 @@ func TestRecordOfFormat(t *testing.T) {
 	startProcesses(t)
 	out, err := trace(t, `tracepoint:sched:sched_process_exec { printf("%s", args.pid == pid ? "right" : "wrong"); exit() }`, path)
 	if err != nil || !strings.HasPrefix(strings.TrimSpace(out), "right") || strings.Contains(out, "wrong") {
-		t.Errorf("have %q, %v", out, err)
+		t.Errorf("output %q, error %v, want output \"right\"", out, err)
 	}
 }
 
-// startProcesses starts short processes, for something to trace, until the test ends.
+// startProcesses starts short-lived processes to trace, until the test ends.
 func startProcesses(t *testing.T) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
@@ -64,15 +64,15 @@ func startProcesses(t *testing.T) {
 	}()
 }
 
-// Where types and format files disagree, as on kernels with fields of their own in
-// the common header, the format file counts: what it has elsewhere is read there,
-// and what it has no longer is refused. The files are changed for one process.
+// TestChangedFormat checks that if types and format files disagree, as on kernels with additional
+// fields in the common header, the format file decides: a field is read at its offset there, and
+// rejected if it is missing. The test changes the files for one process only.
 func TestChangedFormat(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	dir, err := hostinfo.Tracefs()
 	if err != nil {
@@ -89,15 +89,15 @@ func TestChangedFormat(t *testing.T) {
 	for _, c := range []struct {
 		name, event, script string
 		change              func(format string) string
-		want                string // in the output, or the message
+		want                string // in the output or the error message
 	}{
-		{"as it is", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
+		{"unchanged", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
 			func(f string) string { return f }, "1"},
-		{"a field where another was", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == curtask->prio); }`,
+		{"two fields exchanged", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == curtask->prio); }`,
 			func(f string) string { return exchange(f, "prev_pid", "prev_prio") }, "1"},
-		{"a field that is gone", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
+		{"removed field", "sched/sched_switch", `tracepoint:sched:sched_switch /pid == cpid/ { printf("%d", args.prev_pid == tid); }`,
 			func(f string) string { return strings.ReplaceAll(f, "prev_pid;", "was_pid;") }, "this kernel has no field prev_pid"},
-		{"system calls, whose programs read another record", "syscalls/sys_enter_clock_nanosleep", `tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { printf("%d", args.rqtp != 0); }`,
+		{"system calls, whose programs read a different record", "syscalls/sys_enter_clock_nanosleep", `tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { printf("%d", args.rqtp != 0); }`,
 			func(f string) string { return strings.ReplaceAll(f, "rqtp;\toffset:32;", "rqtp;\toffset:40;") }, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,23 +114,23 @@ func TestChangedFormat(t *testing.T) {
 				cd /sys/kernel/tracing && { [ -e events ] || { mount -t tracefs tracefs . && cd /sys/kernel/tracing; }; } &&
 				mount --bind "$1" "events/$2/format" && exec "$3" -q -c 'sleep 0.2' "$4"`,
 				"sh", changed, c.event, btrun, path)
-			out, _ := cmd.CombinedOutput() // of what is refused the message tells
+			out, _ := cmd.CombinedOutput() // if the object is rejected, the message shows it
 			text := strings.TrimSpace(string(out))
 			if c.want == "1" && (strings.Trim(text, "1") != "" || text == "") || !strings.Contains(text, c.want) {
-				t.Errorf("%q is not in what it says:\n%s", c.want, text)
+				t.Errorf("%q not found in the output:\n%s", c.want, text)
 			}
 		})
 	}
 }
 
-// exchange returns two fields of a format file each other's places.
+// exchange swaps the offsets of two fields in a format file.
 func exchange(format, a, b string) string {
-	place := func(name string) string {
+	offset := func(name string) string {
 		_, rest, _ := strings.Cut(format, " "+name+";\t")
 		at, _, _ := strings.Cut(rest, "\t")
 		return at
 	}
-	atA, atB := place(a), place(b)
+	atA, atB := offset(a), offset(b)
 	format = strings.Replace(format, " "+a+";\t"+atA, " "+a+";\t"+atB, 1)
 	return strings.Replace(format, " "+b+";\t"+atB, " "+b+";\t"+atA, 1)
 }

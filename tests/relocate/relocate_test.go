@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relocate runs objects with kernel types that were changed on purpose:
-// what a script reads must be what the changed types say, or the object is
-// refused with the place in the script. The changed types describe other bytes of
-// real structures, so that each right answer is known and a wrong offset shows.
+// Package relocate runs objects with kernel types that were changed on purpose: a script must read what
+// the changed types describe, or its object must be rejected with the position in the script. The
+// changed types describe other bytes of real structures, so that the right result is known and a wrong
+// offset is noticed.
 package relocate
 
 import (
@@ -27,10 +27,10 @@ import (
 	"btc/loader/run"
 )
 
-// names are the types that the scripts use, and what says which helpers there are.
+// names are the types that the scripts use, and the type that shows which helpers exist.
 var names = []string{"task_struct", "signal_struct", "rlimit", "pid_type", "bpf_func_id"}
 
-// changedKernel is the types of this kernel, to be changed.
+// changedKernel holds the types of this kernel while a test changes them.
 type changedKernel struct {
 	t    *testing.T
 	spec *btf.Spec
@@ -50,7 +50,7 @@ func (k *changedKernel) member(structure, name string) *btf.Member {
 	s := k.structure(structure)
 	i := slices.IndexFunc(s.Members, func(m btf.Member) bool { return m.Name == name })
 	if i < 0 {
-		k.t.Skipf("skipped: this kernel's struct %s has no member %s of its own", structure, name)
+		k.t.Skipf("skipped: this kernel's struct %s has no direct member %s", structure, name)
 	}
 	return &s.Members[i]
 }
@@ -65,7 +65,7 @@ func integer(size uint32, signed bool) *btf.Int {
 	return i
 }
 
-// self is what is known of the thread that runs the programs.
+// self holds the known values of the thread that runs the programs.
 type self struct {
 	pid, tid int
 	comm     string
@@ -75,8 +75,8 @@ type self struct {
 var cases = []struct {
 	name, script string
 	change       func(k *changedKernel)
-	want         func(s *self) string // the output
-	refused      []string             // words of the message, instead
+	want         func(s *self) string // the expected output
+	refused      []string             // or else parts of the expected error message
 }{
 	{name: "unchanged", script: `begin { printf("%d %d %s", curtask->tgid, curtask->pid, curtask->comm); exit() }`, change: func(*changedKernel) {},
 		want: func(s *self) string { return fmt.Sprintf("%d %d %s", s.pid, s.tid, s.comm) }},
@@ -120,38 +120,38 @@ var cases = []struct {
 			m.Offset, m.BitfieldSize, m.Type = m.Offset+1, 6, integer(4, true)
 		},
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid>>1<<2) >> 2) }},
-	{name: "text moved", script: `begin { printf("%s", curtask->comm); exit() }`, change: func(k *changedKernel) { k.task("comm").Offset += 2 * 8 },
+	{name: "string moved", script: `begin { printf("%s", curtask->comm); exit() }`, change: func(k *changedKernel) { k.task("comm").Offset += 2 * 8 },
 		want: func(s *self) string { return s.comm[2:] }},
 	{name: "pointers moved", script: `begin { printf("%d", curtask->real_parent->tgid); exit() }`, change: func(k *changedKernel) { k.task("real_parent").Offset = k.task("group_leader").Offset },
 		want: func(s *self) string { return fmt.Sprint(s.pid) }},
-	// Behind a pointer of the task, kernels that type it take loads.
-	{name: "behind a pointer, fields moved", script: `begin { printf("%d %d", curtask->group_leader->tgid, curtask->group_leader->exit_state); exit() }`,
+	// Kernels that track the type of the task pointer accept direct loads through it.
+	{name: "through a pointer, fields moved", script: `begin { printf("%d %d", curtask->group_leader->tgid, curtask->group_leader->exit_state); exit() }`,
 		change: func(k *changedKernel) {
 			a, b := k.task("exit_state"), k.task("tgid")
 			a.Offset, b.Offset = b.Offset, a.Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("0 %d", s.pid) }},
-	{name: "behind a pointer, what is none to the kernel", script: `begin { printf("%d %d", curtask->group_leader->tgid == 0, curtask->real_parent->tgid); exit() }`,
+	{name: "through a pointer, not a pointer to the kernel", script: `begin { printf("%d %d", curtask->group_leader->tgid == 0, curtask->real_parent->tgid); exit() }`,
 		change: func(k *changedKernel) {
 			k.task("group_leader").Offset, k.task("real_parent").Offset = k.task("utime").Offset, k.task("group_leader").Offset
 		},
 		want: func(s *self) string { return fmt.Sprintf("1 %d", s.pid) }},
-	{name: "behind a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, false) },
+	{name: "through a pointer, one unsigned byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, false) },
 		want: func(s *self) string { return fmt.Sprint(uint8(s.pid)) }},
-	{name: "behind a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, true) },
+	{name: "through a pointer, one signed byte", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`, change: func(k *changedKernel) { k.task("tgid").Type = integer(1, true) },
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid)) }},
-	{name: "behind a pointer, integer became a bitfield", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`,
+	{name: "through a pointer, integer became a bitfield", script: `begin { printf("%d", curtask->group_leader->tgid); exit() }`,
 		change: func(k *changedKernel) {
 			m := k.task("tgid")
 			m.Offset, m.BitfieldSize, m.Type = m.Offset+1, 6, integer(4, true)
 		},
 		want: func(s *self) string { return fmt.Sprint(int8(s.pid>>1<<2) >> 2) }},
-	{name: "behind a pointer, field became a struct", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }",
+	{name: "through a pointer, field became a struct", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }",
 		change: func(k *changedKernel) {
 			k.task("tgid").Type = &btf.Struct{Name: "group", Size: 4, Members: []btf.Member{{Name: "n", Type: integer(4, true)}}}
 		},
 		refused: []string{"x.bt:2:", "tgid in struct task_struct"}},
-	{name: "behind a pointer, field renamed", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }", change: func(k *changedKernel) { k.task("tgid").Name = "thread_group" },
+	{name: "through a pointer, field renamed", script: "begin {\n  printf(\"%d\", curtask->group_leader->tgid); exit() }", change: func(k *changedKernel) { k.task("tgid").Name = "thread_group" },
 		refused: []string{"x.bt:2:", "this kernel has no field tgid in struct task_struct"}},
 	{name: "into an anonymous union", script: `begin { printf("%d", curtask->tgid); exit() }`,
 		change: func(k *changedKernel) {
@@ -197,7 +197,7 @@ var cases = []struct {
 			e.Values = slices.DeleteFunc(e.Values, func(v btf.EnumValue) bool { return v.Name == "PIDTYPE_TGID" })
 		},
 		refused: []string{"x.bt:2:", "PIDTYPE_TGID"}},
-	{name: "missing behind a pointer", script: "begin {\n  printf(\"%d\", curtask->tgid);\n  printf(\"%d\", curtask->signal->rlim[1].rlim_max); exit() }",
+	{name: "missing, through a pointer", script: "begin {\n  printf(\"%d\", curtask->tgid);\n  printf(\"%d\", curtask->signal->rlim[1].rlim_max); exit() }",
 		change: func(k *changedKernel) { k.member("rlimit", "rlim_max").Name = "rlim_high" }, refused: []string{"x.bt:3:", "rlim_max"}},
 }
 
@@ -206,7 +206,7 @@ func TestChangedTypes(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -222,23 +222,23 @@ func TestChangedTypes(t *testing.T) {
 			if c.want != nil {
 				want := c.want(thread(t))
 				if trimmed := strings.TrimSpace(out); err != nil || !slices.Contains(strings.Split(want, "|"), trimmed) {
-					t.Errorf("have %q, %v, want %q", trimmed, err, want)
+					t.Errorf("output %q, error %v, want %q", trimmed, err, want)
 				}
 				return
 			}
 			if err == nil {
-				t.Fatalf("not refused; it prints %q", out)
+				t.Fatalf("not rejected; output %q", out)
 			}
 			for _, word := range c.refused {
 				if !strings.Contains(err.Error(), word) {
-					t.Errorf("the message lacks %q:\n%v", word, err)
+					t.Errorf("%q not found in the error:\n%v", word, err)
 				}
 			}
 		})
 	}
 }
 
-// running is some types of the running kernel.
+// running returns some types of the running kernel.
 func running(t *testing.T, names []string) *btf.Spec {
 	t.Helper()
 	blob, missing, err := kerneltypes.Subset(kerneltypes.Path, names)
@@ -273,7 +273,7 @@ func marshal(t *testing.T, spec *btf.Spec) []byte {
 	return blob
 }
 
-// compiled is the script's object, made for a target.
+// compiled compiles a script for a target.
 func compiled(t *testing.T, script string, tg *kernel.Target) *object.Object {
 	t.Helper()
 	o, err := object.Read(writeObject(t, script, tg))
@@ -283,12 +283,12 @@ func compiled(t *testing.T, script string, tg *kernel.Target) *object.Object {
 	return o
 }
 
-// writeObject compiles a script for a target and gives the path of the object.
+// writeObject compiles a script for a target and returns the path of the object.
 func writeObject(t *testing.T, script string, tg *kernel.Target) string {
 	t.Helper()
 	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: tg})
 	if out == nil {
-		t.Fatalf("the script does not compile: %v", diags)
+		t.Fatalf("cannot compile the script: %v", diags)
 	}
 	path := filepath.Join(t.TempDir(), "x.o")
 	for name, content := range map[string][]byte{path: out.Object, object.ManifestPath(path): out.Manifest} {
@@ -308,8 +308,7 @@ func embedded(t *testing.T) *kernel.Target {
 	return tg
 }
 
-// trace compiles the script against the embedded types and runs it with those of
-// the file.
+// trace compiles the script for the embedded types and runs it with the types in a file.
 func trace(t *testing.T, script, types string) (string, error) {
 	t.Helper()
 	return traced(t, compiled(t, script, embedded(t)), types)

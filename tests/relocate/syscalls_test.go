@@ -20,7 +20,8 @@ import (
 const syscallFields = `tracepoint:syscalls:sys_enter_openat { @e = args.__syscall_nr; @a = args.dfd; @b = args.mode }
 tracepoint:syscalls:sys_exit_openat { @x = args.__syscall_nr; @r = args.ret }`
 
-// syscallRecords are the two records that a kernel with a first member of some bytes has.
+// syscallRecords returns the two record types of a kernel in which the first member has first bytes and
+// the system call number nr bytes.
 func syscallRecords(t *testing.T, first, nr uint32) *btf.Spec {
 	t.Helper()
 	long := integer(8, false)
@@ -44,7 +45,7 @@ func syscallRecords(t *testing.T, first, nr uint32) *btf.Spec {
 	return s
 }
 
-// loads are the offsets that the programs read from their context, after relocation for a kernel.
+// loads returns the offsets that the programs read from their context after relocation for a kernel.
 func loads(t *testing.T, spec *btf.Spec) string {
 	t.Helper()
 	o := compiled(t, syscallFields, embedded(t))
@@ -80,13 +81,13 @@ func loads(t *testing.T, spec *btf.Spec) string {
 	return strings.Join(all, " ")
 }
 
-// Programs of system call tracepoints read the record that the kernel makes for them, whatever its
-// struct trace_entry is; a kernel whose types lack it refuses them.
+// TestSyscallRecord checks that programs of system call tracepoints read the record that the kernel
+// makes for them, whatever struct trace_entry is. A kernel whose types lack it must reject them.
 func TestSyscallRecord(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		types *btf.Spec
-		want  string // number, first and last argument; number, result
+		want  string // enter: number, first and last argument; exit: number, result
 	}{
 		{"before 6.7", syscallRecords(t, 8, 8), "8 16 40 8 16"},
 		{"since 6.7", syscallRecords(t, 8, 4), "8 16 40 8 16"},
@@ -95,13 +96,13 @@ func TestSyscallRecord(t *testing.T) {
 		{"no such type", running(t, []string{"task_struct"}), "poison poison poison poison poison"},
 	} {
 		if have := loads(t, c.types); have != c.want {
-			t.Errorf("%s: have %s, want %s", c.name, have, c.want)
+			t.Errorf("%s: loads() = %s, want %s", c.name, have, c.want)
 		}
 	}
 }
 
-// The kernels that tests/kernels boots, among them those with a longer struct trace_entry, have both
-// records.
+// TestSyscallRecordOfKernels checks the kernels of tests/kernels, including those with a longer struct
+// trace_entry: all of them have both records.
 func TestSyscallRecordOfKernels(t *testing.T) {
 	files, _ := filepath.Glob("../../build/kernels/*/vmlinux.btf")
 	if len(files) == 0 {
@@ -113,13 +114,13 @@ func TestSyscallRecordOfKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have := loads(t, spec); have != "8 16 40 8 16" {
-			t.Errorf("%s: have %s", file, have)
+			t.Errorf("%s: loads() = %s, want 8 16 40 8 16", file, have)
 		}
 	}
 }
 
-// Without the type, btrun reads the offsets of mainline kernels, and not only on kernels whose BTF it
-// can read.
+// TestSyscallRecordWithoutType checks that without the type, btrun reads the offsets of mainline
+// kernels, and not only on kernels whose BTF it can read.
 func TestSyscallRecordWithoutType(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -131,6 +132,6 @@ func TestSyscallRecordWithoutType(t *testing.T) {
 	startProcesses(t)
 	out, err := trace(t, `tracepoint:syscalls:sys_enter_execve { $n = str(args.filename); if ($n == "/bin/true") { printf("right"); exit() } }`, path)
 	if err != nil || strings.TrimSpace(out) != "right" {
-		t.Errorf("have %q, %v", out, err)
+		t.Errorf("output %q, error %v, want output \"right\"", out, err)
 	}
 }

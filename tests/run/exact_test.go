@@ -20,10 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactScript counts one system call in every way that promises a number.
-// Raw tracepoints and the profile probe interrupt each other, and so do the events
-// of timers, softirqs and the scheduler; the counter of several is held against
-// the sum of its parts, which one program each changes.
+// exactScript counts one system call in every way that must be exact. Raw tracepoints and the profile
+// probe interrupt each other, and so do the events of timers, softirqs and the scheduler. A counter
+// shared by several programs is compared with the sum of the counters that each program has for itself.
 const exactScript = `
 tracepoint:syscalls:sys_enter_getpgid /pid == $1/ {
 	@plain++; @keyed[7]++; @added += 2; @less--; @less_keyed[7] -= 3;
@@ -47,8 +46,8 @@ end {
 }
 `
 
-// TestExact has all CPUs make the same events at once and wants every number
-// to be exact: no update is lost to another CPU or to an interrupt.
+// TestExact triggers the same events on all CPUs at once and checks that every count is exact: no
+// update may be lost to another CPU or to an interrupt.
 func TestExact(t *testing.T) {
 	const each = 100_000
 	threads := 2 * runtime.NumCPU()
@@ -72,30 +71,30 @@ func TestExact(t *testing.T) {
 		fmt.Sprintf("@hist:\n[4, 8) %17d |", n), fmt.Sprintf("@hist_keyed[7]:\n[4, 8) %17d |", n),
 		fmt.Sprintf("@lhist:\n[4] %20d |", n), fmt.Sprintf("@lhist_keyed[7]:\n[4] %20d |", n),
 	)
-	// More keys than a table in front of a hash has slots.
+	// These maps have more keys than a per-CPU cache in front of a hash has slots.
 	for _, name := range []string{"@many", "@many_plain"} {
 		if keys, total := elements(text, name); keys != 256 || total != n {
-			t.Errorf("%s: %d keys, %d in all, instead of 256 and %d", name, keys, total, n)
+			t.Errorf("%s: %d keys, sum %d, want 256 and %d", name, keys, total, n)
 		}
 	}
-	// The pattern has at least these two system calls, and the runtime makes neither.
+	// The pattern matches at least these two system calls, and the Go runtime calls neither.
 	if _, total := elements(text, "@pattern_keyed"); total != 2*n || number(text, "@pattern: ") != 2*n {
-		t.Errorf("a pattern's programs count %d and %d, instead of %d", total, number(text, "@pattern: "), 2*n)
+		t.Errorf("programs of the pattern counted %d and %d, want %d", total, number(text, "@pattern: "), 2*n)
 	}
 	if all, parts := number(text, "@all: "), number(text, "parts of all "); all == 0 || all != parts {
-		t.Errorf("@all is %d, its parts are %d", all, parts)
+		t.Errorf("@all = %d, want %d, the sum of its parts", all, parts)
 	}
 	nested, keyed, parts := number(text, "@nested: "), number(text, "@nested_keyed[1]: "), number(text, "parts of nested ")
 	if nested == 0 || nested != parts || keyed != parts {
-		t.Errorf("@nested is %d, with a key %d, its parts are %d", nested, keyed, parts)
+		t.Errorf("@nested = %d, @nested_keyed = %d, want %d, the sum of their parts", nested, keyed, parts)
 	}
 	if t.Failed() {
 		t.Log(text)
 	}
 }
 
-// TestExactUprobes: uprobes are preemptible, and a program of another kind may
-// run between the steps of one.
+// TestExactUprobes does the same for uprobes, which are preemptible, so that a program of another type
+// may run in the middle of one.
 func TestExactUprobes(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -122,7 +121,7 @@ tracepoint:syscalls:sys_enter_getpgid /pid == $1/ { @both = count(); @plain++; @
 		fmt.Sprintf("@hist[1]:\n[4, 8) %17d |", n), fmt.Sprintf("@stats[1]: { .count = %d, .average = 5, .total = %d }\n", n, 5*n))
 }
 
-// The points that uprobes are set on.
+// Uprobes are attached to these functions.
 
 //go:noinline
 func pointA() { reached.a++ }
@@ -132,9 +131,9 @@ func pointB() { reached.b++ }
 
 var reached struct{ a, b int }
 
-// TestExactClear clears maps while all CPUs count in them: what is printed in all
-// is what happened, less what docs/layouts.md allows, a change of each CPU for
-// each clear. What has no key loses nothing.
+// TestExactClear clears maps while all CPUs count in them. The sum of all printed values must be the
+// number of events, except for the loss that docs/layouts.md allows: one update per CPU and clear. Maps
+// without keys must lose nothing.
 func TestExactClear(t *testing.T) {
 	const each = 100_000
 	threads := 2 * runtime.NumCPU()
@@ -146,7 +145,7 @@ interval:ms:10 { print(@scalar); clear(@scalar); print(@keyed); clear(@keyed); p
 			for i := range each {
 				unix.RawSyscall(unix.SYS_GETPGID, 0, 0, 0)
 				if i%(each/10) == 0 {
-					time.Sleep(15 * time.Millisecond) // however fast the CPU is, clears come between
+					time.Sleep(15 * time.Millisecond) // time for some clears, however fast the CPU is
 				}
 			}
 		})
@@ -154,20 +153,20 @@ interval:ms:10 { print(@scalar); clear(@scalar); print(@keyed); clear(@keyed); p
 	n := threads * each
 	for _, c := range []struct {
 		name  string
-		loses int // at most, for each CPU and clear
+		loses int // maximum per CPU and clear
 	}{{"@scalar: ", 0}, {"@keyed[7]: ", 1}, {"@plain[7]: ", 1}} {
 		times, total := printed(text, c.name)
 		if times < 2 {
-			t.Errorf("%s was printed %d times only", c.name, times)
+			t.Errorf("%s was printed only %d times", c.name, times)
 		}
 		if total > n || total < n-c.loses*times*runtime.NumCPU() {
-			t.Errorf("%s %d in %d prints, of %d", c.name, total, times, n)
+			t.Errorf("%s sum %d of %d prints, want %d", c.name, total, times, n)
 		}
 		t.Logf("%s lost %d in %d clears", c.name, n-total, times)
 	}
 }
 
-// onThreads runs f on so many threads at once.
+// onThreads runs f on n threads at once.
 func onThreads(n int, f func()) {
 	var wg sync.WaitGroup
 	for range n {
@@ -179,8 +178,7 @@ func onThreads(n int, f func()) {
 	wg.Wait()
 }
 
-// traced compiles a script, traces with it while work runs, and gives what it
-// printed until its end.
+// traced compiles a script, traces with it while work runs, and returns the whole output.
 func traced(t *testing.T, text string, work func(), params ...string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -233,13 +231,13 @@ func wantAll(t *testing.T, text string, all ...string) {
 	}
 }
 
-// number is what stands after a line's prefix.
+// number returns the number after a prefix at the start of a line.
 func number(text, prefix string) int {
 	_, n := printed(text, prefix)
 	return n
 }
 
-// printed counts the lines that begin so, and sums up the numbers after it.
+// printed counts the lines that begin with prefix and adds up the numbers after it.
 func printed(text, prefix string) (times, total int) {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
@@ -252,7 +250,7 @@ func printed(text, prefix string) (times, total int) {
 	return times, total
 }
 
-// elements counts the elements of a map and sums them up.
+// elements counts the elements of a map and adds up their values.
 func elements(text, name string) (keys, total int) {
 	for line := range strings.Lines(text) {
 		if key, value, ok := strings.Cut(line, "]: "); ok && strings.HasPrefix(key, name+"[") {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package run runs the end-to-end cases of tests/kernels/testdata on this
-// machine's own kernel, for what that kernel supports.
+// Package run runs the end-to-end cases of tests/kernels/testdata on the kernel of this machine, as far
+// as it supports them.
 //
 //	go test ./tests/run                     as root
 //	go test ./tests/run -case strings
-//	go test ./tests/run -all                also cases that trace every process
-//	go test ./tests/run -oracle             the same with bpftrace
+//	go test ./tests/run -all                also the cases that trace every process
+//	go test ./tests/run -oracle             the same cases with bpftrace
 package run
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal runs both programs in a real terminal, tmux, and reads its screen: the live view,
-// the progress of a long attach, the line that says how to end, colours and signals.
+// Package terminal runs both programs in a real terminal, tmux, and checks its screen: the live view,
+// the progress of a slow attach, the hint on how to stop, colours and signals.
 package terminal
 
 import (
@@ -17,10 +17,10 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// terminal is a tmux server with one window of 80 columns and 24 rows, in which a shell runs.
+// terminal is a tmux server with one window of 80 columns and 24 rows in which a shell runs.
 type terminal struct {
 	t    *testing.T
-	name string // of the server's socket
+	name string // name of the server's socket
 	dir  string
 	bin  string
 }
@@ -71,7 +71,7 @@ func (w *terminal) types(line string) {
 	w.tmux("send-keys", "Enter")
 }
 
-// script writes a script into the directory of the shell.
+// script writes a script to the shell's directory.
 func (w *terminal) script(name, text string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o644); err != nil {
@@ -79,8 +79,8 @@ func (w *terminal) script(name, text string) {
 	}
 }
 
-// screen is what the terminal shows; history is that and what has scrolled out of it. With
-// escapes, colours are in it as control sequences.
+// screen returns the contents of the terminal, and history also what has scrolled out of it. With -e,
+// they include colours as escape sequences.
 func (w *terminal) screen(args ...string) string {
 	w.t.Helper()
 	return w.tmux(append([]string{"capture-pane", "-p"}, args...)...)
@@ -88,7 +88,7 @@ func (w *terminal) screen(args ...string) string {
 
 func (w *terminal) history(args ...string) string { return w.screen(append(args, "-S", "-")...) }
 
-// until waits until the history matches, and returns it.
+// until waits until the history matches a pattern, and returns it.
 func (w *terminal) until(pattern string, args ...string) string {
 	w.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -98,20 +98,20 @@ func (w *terminal) until(pattern string, args ...string) string {
 			return text
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("the terminal never shows %s:\n%s", pattern, text)
+			w.t.Fatalf("no match of %s on the terminal:\n%s", pattern, text)
 		}
 	}
 }
 
-// clear empties the screen and the history.
+// clear clears the screen and the history.
 func (w *terminal) clear() {
 	w.types("clear")
 	time.Sleep(200 * time.Millisecond)
 	w.tmux("clear-history")
 }
 
-// TestLiveView: what the script prints scrolls above the view, none of it is lost or painted over,
-// and the view is gone at the end, when the maps are printed.
+// TestLiveView checks that the output of the script scrolls above the view without being lost or
+// overwritten, and that at the end the view is removed and the maps are printed.
 func TestLiveView(t *testing.T) {
 	w := open(t)
 	w.script("live.bt", `interval:ms:20 { @n++; printf("line %d\n", @n); @busy[@n % 3] = count(); }
@@ -128,31 +128,31 @@ end { printf("the last line\n"); }
 		seen = view.MatchString(w.screen())
 	}
 	if !seen {
-		t.Errorf("no view is shown:\n%s", w.screen())
+		t.Errorf("live view not found:\n%s", w.screen())
 	}
 	text := w.until(`the last line\n(?s).*@n: \d+\n>`)
 	lines := regexp.MustCompile(`line (\d+)\n`).FindAllStringSubmatch(text, -1)
 	if len(lines) < 50 {
-		t.Errorf("%d lines of the script are there:\n%s", len(lines), text)
+		t.Errorf("%d lines of the script, want at least 50:\n%s", len(lines), text)
 	}
 	for i, l := range lines {
 		if l[1] != fmt.Sprint(i+1) {
-			t.Fatalf("line %d is %q:\n%s", i+1, l[0], text)
+			t.Fatalf("line %d = %q:\n%s", i+1, l[0], text)
 		}
 	}
 	if n := strings.Count(text, "begun, "); n < 5 {
-		t.Errorf("%d lines without an end are there, of some 10:\n%s", n, text)
+		t.Errorf("%d lines without newline, want at least 5:\n%s", n, text)
 	}
 	if n := strings.Count(text, "a message"); n < 5 {
-		t.Errorf("%d messages are there, of some 9:\n%s", n, text)
+		t.Errorf("%d messages, want at least 5:\n%s", n, text)
 	}
 	if n := strings.Count(text, "every 100ms, Ctrl-C ends"); n != 0 {
-		t.Errorf("the view was left %d times:\n%s", n, text)
+		t.Errorf("%d views left on the screen, want 0:\n%s", n, text)
 	}
 }
 
-// TestLongView: a view that is higher than the terminal is cut, and one that becomes smaller leaves
-// nothing.
+// TestLongView checks that a view with more lines than the terminal is cut off, and that one that
+// becomes shorter leaves nothing behind.
 func TestLongView(t *testing.T) {
 	w := open(t)
 	w.script("long.bt", `interval:ms:10 { @n++; if (@n < 200) { @[@n] = count(); } else { clear(@); } }
@@ -164,14 +164,14 @@ interval:ms:100 { printf("a line that is longer than the terminal is wide, %080d
 	time.Sleep(2 * time.Second)
 	w.tmux("send-keys", "C-c")
 	text := w.until(`@n: \d+\n>`)
-	// tmux tells the program of another size a quarter of a second later: some frames of the former
-	// one are left. Some twenty follow.
+	// tmux reports the new size to the program after a quarter of a second, so some frames of the old
+	// size may remain. About twenty more follow.
 	if n := strings.Count(text, "every 100ms"); n > 5 {
-		t.Errorf("the view was left %d times:\n%s", n, text)
+		t.Errorf("%d views left on the screen:\n%s", n, text)
 	}
 }
 
-// TestProgress: an attach that takes long shows how far it is, and removes that.
+// TestProgress checks that a slow attach shows its progress and removes it at the end.
 func TestProgress(t *testing.T) {
 	w := open(t)
 	const script = `tracepoint:xfs:*,tracepoint:btrfs:*,tracepoint:kvm*:* { @ = count(); } begin { exit() }`
@@ -189,18 +189,18 @@ func TestProgress(t *testing.T) {
 	took := time.Since(begin)
 	text := w.until(`(?s)(Attached|rror).*\n>`)
 	if !strings.Contains(text, "Attached ") {
-		t.Skipf("skipped: this kernel does not attach them:\n%s", text)
+		t.Skipf("skipped: cannot attach on this kernel:\n%s", text)
 	}
 	if took < 2*time.Second && shown == "" {
-		t.Skipf("skipped: attaching took %v only", took)
+		t.Skipf("skipped: attaching took only %v", took)
 	}
 	if shown == "" || re.MatchString(text) {
-		t.Errorf("in %v the progress was %q, and this is left:\n%s", took, shown, text)
+		t.Errorf("attaching took %v, progress %q, remaining output:\n%s", took, shown, text)
 	}
 }
 
-// TestColours: the terminal gets a dim line that says how to end, and coloured messages, unless it
-// is dumb or the user wants none.
+// TestColours checks that the terminal gets a dim line on how to stop, and coloured messages, unless
+// TERM is dumb or the user has disabled colours.
 func TestColours(t *testing.T) {
 	w := open(t)
 	w.script("wrong.bt", "begin { nosuch(); }\n")
@@ -222,13 +222,13 @@ func TestColours(t *testing.T) {
 		w.types(c.line)
 		text := w.until(`nosuch\(\)(?s).*\n[^ ]*>`, "-e")
 		if strings.Contains(text, red) != c.colours {
-			t.Errorf("%s: colours %v\n%q", c.line, !c.colours, text)
+			t.Errorf("%s: coloured = %v, want %v\n%q", c.line, !c.colours, c.colours, text)
 		}
 	}
 	for _, c := range []struct {
 		line string
 		dim  bool
-		want string // regular expression; "": the line is left out
+		want string // regular expression; "": no such line
 	}{
 		{"btc end.bt", true, `Ctrl-C ends the run and prints the maps`},
 		{"NO_COLOR=1 btc end.bt", false, `Ctrl-C ends the run and prints the maps`},
@@ -243,16 +243,16 @@ func TestColours(t *testing.T) {
 		text := w.until(`@x"?: 1(?s).*\n[^ ]*>`, "-e")
 		switch {
 		case c.want == "" && strings.Contains(text, "Ctrl-C"):
-			t.Errorf("%s says how to end:\n%s", c.line, text)
+			t.Errorf("%s: unexpected line on how to stop:\n%s", c.line, text)
 		case c.want != "" && !regexp.MustCompile(c.want).MatchString(text):
-			t.Errorf("%s writes without %s\n%s", c.line, c.want, text)
+			t.Errorf("%s: no match of %s:\n%s", c.line, c.want, text)
 		case strings.Contains(text, dim) != c.dim:
-			t.Errorf("%s: a dim line: %v\n%q", c.line, !c.dim, text)
+			t.Errorf("%s: dim line = %v, want %v\n%q", c.line, !c.dim, c.dim, text)
 		}
 	}
 }
 
-// TestSignals: Ctrl-C, a closed terminal and SIGUSR1.
+// TestSignals checks Ctrl-C, a closed terminal and SIGUSR1.
 func TestSignals(t *testing.T) {
 	w := open(t)
 	w.script("sleep.bt", "begin { @x = 7; printf(\"begun\\n\"); } interval:s:100 { }\n")
@@ -283,10 +283,10 @@ func TestSignals(t *testing.T) {
 		return false
 	}
 	if !holds("begun") {
-		t.Fatal("the run did not begin")
+		t.Fatal("run did not start")
 	}
-	w.tmux("kill-session") // as a closed window or a lost connection does
+	w.tmux("kill-session") // as if the window were closed or the connection lost
 	if !holds("@x: 7") {
-		t.Error("a closed terminal loses the maps")
+		t.Error("maps not printed after the terminal was closed")
 	}
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tour follows small whole scripts through the compiler and keeps every
-// stage's text: the scripts in testdata for those who change the compiler, and
-// the one in docs/tour.md for those who want to know how it works. A change of
-// the compiler shows here as a change of strings that are small enough to read.
+// Package tour records all stages of compiling small scripts: those in testdata for compiler
+// developers, and the one in docs/tour.md for readers who want to know how the compiler works. A change
+// of the compiler shows here as a change of dumps that are small enough to read.
 //
-//	go test ./tests/tour            compares
-//	go test ./tests/tour -update    rewrites
+//	go test ./tests/tour            compare with the recorded stages
+//	go test ./tests/tour -update    record them again
 package tour
 
 import (
@@ -19,10 +18,10 @@ import (
 	"btc/passes"
 )
 
-// stage is the text of one stage of the compiler.
+// stage is the dump of one stage of the compiler.
 type stage struct{ name, text string }
 
-// compileStages returns the stages of a script, in order.
+// compileStages compiles a script and returns its stages, in order.
 func compileStages(name, text string) ([]stage, *compile.Output, error) {
 	t, err := kernel.Default("x86_64")
 	if err != nil {
@@ -36,13 +35,13 @@ func compileStages(name, text string) ([]stage, *compile.Output, error) {
 		return nil, nil, err
 	}
 	if messages.Len() > 0 {
-		return nil, nil, fmt.Errorf("messages where none is expected:\n%s", &messages)
+		return nil, nil, fmt.Errorf("unexpected messages:\n%s", &messages)
 	}
 	return all, out, nil
 }
 
-// trim drops what is the same for all scripts and explains nothing: the table of
-// settings and the strings of the statements.
+// trim drops the parts that are the same for all scripts: the table of settings and the strings of the
+// statements.
 func trim(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
@@ -53,18 +52,18 @@ func trim(text string) string {
 	return strings.TrimLeft(b.String(), "\n")
 }
 
-// find is the text of the last stage of a name.
+// find returns the dump of the last stage called name.
 func find(all []stage, name string) string {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].name == name {
 			return all[i].text
 		}
 	}
-	panic("BUG: there is no stage " + name)
+	panic("BUG: no stage " + name)
 }
 
-// changes tells what each pass changed, as a comparison of the text before with
-// the text after. Passes that changed nothing are left out.
+// changes shows what each pass changed, as a diff of its input and output. Passes that changed nothing
+// are left out.
 func changes(all []stage) []stage {
 	var changed []stage
 	before := find(all, "input")
@@ -74,7 +73,7 @@ func changes(all []stage) []stage {
 	for _, p := range passes.Pipeline() {
 		i++
 		if all[i].name != p.Name {
-			panic("BUG: pass " + p.Name + " leaves no dump")
+			panic("BUG: pass " + p.Name + " has no dump")
 		}
 		if after := all[i].text; after != before {
 			changed = append(changed, stage{p.Name + ": " + p.Doc, compare(before, after)})
@@ -84,14 +83,13 @@ func changes(all []stage) []stage {
 	return changed
 }
 
-// last is the text after the last pass.
+// last returns the dump of the last pass.
 func last(all []stage) string {
 	pipeline := passes.Pipeline()
 	return find(all, pipeline[len(pipeline)-1].Name)
 }
 
-// compare lists the lines that went (-) and came (+), with "..." for those that
-// stayed.
+// compare lists the removed (-) and added (+) lines, with "..." for unchanged ones.
 func compare(before, after string) string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	common := commonTails(a, b)
@@ -121,8 +119,8 @@ func compare(before, after string) string {
 	return out.String()
 }
 
-// commonTails is the table of a longest common subsequence: entry i, j is its
-// length for a[i:] and b[j:].
+// commonTails returns the table of a longest common subsequence: entry i, j is its length for a[i:] and
+// b[j:].
 func commonTails(a, b []string) [][]int {
 	table := make([][]int, len(a)+1)
 	for i := range table {

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts of the stages")
 
-// TestDocument checks the dumps in docs/tour.md to what the compiler does with
-// the script that is there.
+// TestDocument checks the dumps in docs/tour.md against the output of the compiler for the script in
+// it.
 func TestDocument(t *testing.T) {
 	const path = "../../docs/tour.md"
 	all, out, err := compileStages("large-reads.bt", documentScript(t, path))
@@ -28,7 +28,7 @@ func TestDocument(t *testing.T) {
 	}
 	maps, code, ok := strings.Cut(last(all), "\n\n")
 	if !ok {
-		t.Fatal("the IR has no blank line between its maps and its code")
+		t.Fatal("no blank line between the maps and the code of the IR")
 	}
 	var passes strings.Builder
 	for _, c := range changes(all) {
@@ -48,7 +48,7 @@ func TestDocument(t *testing.T) {
 	}, *update)
 }
 
-// documentScript is the first block of the document.
+// documentScript returns the script in the first code block of a document.
 func documentScript(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -58,12 +58,12 @@ func documentScript(t *testing.T, path string) string {
 	_, rest, ok := strings.Cut(string(data), "\n\n    ")
 	block, _, end := strings.Cut("    "+rest, "\n\n")
 	if !ok || !end {
-		t.Fatalf("%s has no block with a script", path)
+		t.Fatalf("no code block in %s", path)
 	}
 	return strings.ReplaceAll("\n"+block+"\n", "\n    ", "\n")[1:]
 }
 
-// parts prints some keys of a manifest.
+// parts returns some keys of a manifest with their values.
 func parts(t *testing.T, manifest []byte, keys ...string) string {
 	t.Helper()
 	var all map[string]json.RawMessage
@@ -79,15 +79,15 @@ func parts(t *testing.T, manifest []byte, keys ...string) string {
 	return b.String()
 }
 
-// TestScripts checks the stages of each script in testdata. Its archive begins
-// with the script; what follows is written by -update.
+// TestScripts checks the stages of each script in testdata. An archive begins with the script; the rest
+// is written by -update.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(files); n == 0 || n > 15 {
-		t.Fatalf("%d scripts: a few that are read are worth more than many that are not", n)
+		t.Fatalf("%d scripts: keep few, so that they are read", n)
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { script(t, path) })
@@ -100,7 +100,7 @@ func script(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if len(old.Files) == 0 || old.Files[0].Name != "script.bt" {
-		t.Fatal("the archive does not begin with script.bt")
+		t.Fatal("archive does not begin with script.bt")
 	}
 	all, out, err := compileStages("script.bt", string(old.Files[0].Data))
 	if err != nil {
@@ -125,14 +125,14 @@ func script(t *testing.T, path string) {
 		return
 	}
 	if want := string(txtar.Format(old)); have != want {
-		t.Errorf("stages changed (-recorded +now); when that is meant, -update rewrites them\n%s", cmp.Diff(want, have))
+		t.Errorf("stages changed (-recorded +now); if intended, run with -update\n%s", cmp.Diff(want, have))
 	}
 }
 
-// TestCompare pins the form of comparisons.
+// TestCompare checks the output format of compare.
 func TestCompare(t *testing.T) {
 	have := compare("a\nb\nc\nd", "a\nB\nc\nd\ne")
 	if want := "  ...\n- b\n+ B\n  ...\n+ e\n"; have != want {
-		t.Errorf("have %q, want %q", have, want)
+		t.Errorf("compare() = %q, want %q", have, want)
 	}
 }

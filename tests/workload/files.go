@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sizes is a flag: byte counts separated by commas, used in turn.
+// sizes is the value of a flag: byte counts separated by commas, used in rotation.
 type sizes []int
 
 func (s *sizes) String() string { return fmt.Sprint([]int(*s)) }
@@ -31,7 +31,7 @@ func (s *sizes) Set(text string) error {
 	return nil
 }
 
-// buffer returns memory for the largest size.
+// buffer returns a buffer for the largest size.
 func (s sizes) buffer() []byte {
 	largest := 1
 	for _, n := range s {
@@ -40,8 +40,8 @@ func (s sizes) buffer() []byte {
 	return make([]byte, largest)
 }
 
-// transfer makes n system calls like write(2), of the sizes in turn, and
-// returns the number of bytes moved.
+// transfer makes n system calls like write(2), with the sizes in rotation, and returns the number of
+// bytes transferred.
 func (s sizes) transfer(number uintptr, fd, n int, buf []byte) (int, error) {
 	total := 0
 	for i := range n {
@@ -51,7 +51,7 @@ func (s sizes) transfer(number uintptr, fd, n int, buf []byte) (int, error) {
 			return total, e
 		}
 		if int(got) != want {
-			return total, fmt.Errorf("%d bytes instead of %d", got, want)
+			return total, fmt.Errorf("transferred %d bytes, want %d", got, want)
 		}
 		total += want
 	}
@@ -92,7 +92,7 @@ func setupTransfer(name string, number uintptr, file string, mode int, args []st
 		}
 		for range *failing {
 			if _, err := size.transfer(number, dir, 1, buf); err != unix.EISDIR {
-				return fmt.Errorf("transfer of a directory: %v, not EISDIR", err)
+				return fmt.Errorf("transfer of a directory: error = %v, want EISDIR", err)
 			}
 		}
 		r.add("calls", *n)
@@ -133,14 +133,14 @@ func setupOpen(args []string, r *report) (func() error, error) {
 		}
 		for range *missing {
 			if _, e := open(absent, *legacy); e != unix.ENOENT {
-				return fmt.Errorf("open of a missing file gave %v", e)
+				return fmt.Errorf("open of a missing file: error = %v", e)
 			}
 		}
 		r.add("opened", *n)
 		r.add("missing", *missing)
 		r.add("path", there)
 		r.add("absent", absent)
-		return setThreadName("workload-done") // before the clean-up
+		return setThreadName("workload-done") // before cleaning up
 	}, nil
 }
 

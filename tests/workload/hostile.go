@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileNames are names of threads and files that work on terminals, end lines,
-// are no UTF-8, or look like formats and JSON.
+// hostileNames are names of threads and files that contain escape sequences or newlines, are invalid
+// UTF-8, or look like formats or JSON.
 var hostileNames = []string{
 	"\x1b[2J\x1b[1;1H", "\x1b]0;title\x07", "\xff\xfe\x80\x9b31m", "a b\tc\nd", "\r\x08\x7f", "%s%n%d%p", `"quo\te`, "\xc3\xa9\xe6\xbc\xa2", "\xc2\x9b31m\xe6", "@[x]: 1",
 }
@@ -43,7 +43,7 @@ func setupHostile(args []string, r *report) (func() error, error) {
 			done.Add(1)
 			go func() {
 				defer done.Done()
-				runtime.LockOSThread() // and never let go: the thread ends with us
+				runtime.LockOSThread() // never unlocked: the thread exits with this goroutine
 				name := hostileNames[i%len(hostileNames)]
 				if setThreadName(name) == nil {
 					made.Add(1)
@@ -73,7 +73,7 @@ func setupHostile(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// deep makes a system call below n calls of itself.
+// deep makes a system call below n nested calls of itself.
 //
 //go:noinline
 func deep(n int) int {

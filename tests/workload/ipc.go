@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupUnix makes a pair of connected UNIX domain sockets.
+// setupUnix creates a connected pair of UNIX domain sockets.
 func setupUnix(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("unix", flag.ContinueOnError)
 	text := flags.String("text", "x", "what is sent")
@@ -33,7 +33,7 @@ func setupUnix(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// setupShm makes, attaches, detaches and removes a System V shared memory segment.
+// setupShm creates, attaches, detaches and removes a System V shared memory segment.
 func setupShm(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("shm", flag.ContinueOnError)
 	size := flags.Int("size", 4096, "bytes")
@@ -58,8 +58,8 @@ func setupShm(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// setupBacklog makes a TCP listener that accepts nothing. A SYN that finds its queue full
-// is dropped, and sent again after a second.
+// setupBacklog creates a TCP listener that never accepts. A SYN that finds its queue full is dropped
+// and sent again after a second.
 func setupBacklog(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("backlog", flag.ContinueOnError)
 	n := flags.Int("n", 4, "connections to open; more than one fill the queue")

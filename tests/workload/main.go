@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Workload generates activity that a test can count, such as writes of a given
-// size or opened files. It reports its pid first and the
-// exact counts at the end, as "key value" lines.
+// Workload generates activity that a test can count, such as writes of a given size or opened files. It
+// first reports its pid, and at the end the exact counts, as "key value" lines.
 //
 //	workload [-comm NAME] [-report FILE] [-delay D | -wait-stdin] [-linger D] [-cgroup DIR] KIND [flags of KIND]
 //	workload write -n 100 -size 64
 //
-// All activity is on the main thread (tid = pid) with bare system calls, and
-// the thread has the name given by -comm only while it is active: a script
-// that filters by this name sees the activity but not the Go runtime,
-// the preparation or the report.
+// All activity is on the main thread (tid = pid), in raw system calls. The thread has the name given by
+// -comm only during the activity, so a script that filters by this name sees neither the Go runtime nor
+// the preparation nor the report.
 package main
 
 import (
@@ -28,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A kind is one sort of activity. setup reads the flags and prepares; what it
-// returns is then run while the thread bears the active name.
+// A kind is one kind of activity. setup parses the flags and prepares; the function that it returns
+// runs while the thread has the active name.
 type kind struct {
 	name, help string
 	setup      func(args []string, r *report) (activity func() error, err error)
@@ -56,7 +54,7 @@ func kinds() []kind {
 	}
 }
 
-// report collects the lines; it is written in two parts, outside the activity.
+// report collects the lines of the report. It is written in two parts, before and after the activity.
 type report struct {
 	buf bytes.Buffer
 	out io.Writer
@@ -134,7 +132,7 @@ func find(name string) (kind, error) {
 			return k, nil
 		}
 	}
-	return kind{}, fmt.Errorf("no kind of activity is called %q (workload -h lists them)", name)
+	return kind{}, fmt.Errorf("unknown kind %q (workload -h lists them)", name)
 }
 
 func usage() {
@@ -157,8 +155,8 @@ func active(name string, f func() error) error {
 	return errors.Join(err, setThreadName("workload-done"))
 }
 
-// holdPreemption keeps the Go scheduler's signal away from this thread for
-// good: it would cut sleeps short.
+// holdPreemption permanently blocks the Go scheduler's preemption signal on this thread, because it
+// would interrupt sleeps.
 func holdPreemption() error {
 	set := uint64(1) << (unix.SIGURG - 1)
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&set)), 0, 8, 0, 0)
@@ -174,8 +172,8 @@ func setThreadName(name string) error {
 	return raw(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0)
 }
 
-// raw makes a system call without telling the Go scheduler, which would
-// otherwise hand the CPU to other threads and start new ones.
+// raw makes a system call without notifying the Go scheduler, which would otherwise pass the CPU to
+// other threads or start new ones.
 func raw(number, a, b, c uintptr) error {
 	_, _, e := unix.RawSyscall(number, a, b, c)
 	if e != 0 {

@@ -6,5 +6,5 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// openLegacy stands for open(2), which this architecture lacks.
+// openLegacy replaces open(2), which this architecture lacks.
 func openLegacy(uintptr) (uintptr, unix.Errno) { return 0, unix.ENOSYS }

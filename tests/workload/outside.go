@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupOutside makes load that a filter must leave out, until it is killed: it says when it has begun.
+// setupOutside generates load that a filter must exclude, until it is killed. It prints a line when it
+// has started.
 func setupOutside(args []string, _ *report) (func() error, error) {
 	flags := flag.NewFlagSet("outside", flag.ContinueOnError)
 	cgroups := flags.String("make", "", "make these cgroups, separated by commas, in which it does not run itself")
@@ -58,7 +59,7 @@ func setupOutside(args []string, _ *report) (func() error, error) {
 	}, nil
 }
 
-// join moves this process to a cgroup.
+// join moves this process into a cgroup.
 func join(cgroup string) error {
 	return os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
 }

@@ -56,7 +56,7 @@ func setupSpawn(args []string, r *report) (func() error, error) {
 				return err
 			}
 			if status.ExitStatus() != 0 {
-				return fmt.Errorf("child ended with status %d", status.ExitStatus())
+				return fmt.Errorf("child exited with status %d", status.ExitStatus())
 			}
 		}
 		r.add("children", *n)
@@ -101,7 +101,7 @@ func setupBurn(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// burnCPU computes until the time is over. Its name shows in user stacks.
+// burnCPU computes for a given time. Its name shows up in user stacks.
 //
 //go:noinline
 func burnCPU(d time.Duration) uint64 {
@@ -114,7 +114,7 @@ func burnCPU(d time.Duration) uint64 {
 	return rounds + x>>63
 }
 
-// setupPingpong makes a second thread, called "partner", which answers each byte.
+// setupPingpong starts a second thread, called "partner", that replies to each byte.
 func setupPingpong(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("pingpong", flag.ContinueOnError)
 	n := flags.Int("n", 1, "number of rounds")
@@ -128,8 +128,8 @@ func setupPingpong(args []string, r *report) (func() error, error) {
 	if err := unix.Pipe(pong[:]); err != nil {
 		return nil, err
 	}
-	// Both threads wait in system calls that Go's scheduler does not see: each
-	// needs a processor of its own, and has it before the first byte is sent.
+	// Both threads wait in system calls that are invisible to Go's scheduler. Each needs its own P and
+	// has it before the first byte is sent.
 	runtime.GOMAXPROCS(max(4, runtime.NumCPU()))
 	partner, known := make(chan int), make(chan bool)
 	go func() {
@@ -158,7 +158,7 @@ func setupPingpong(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// passByte moves one byte through a pipe; the end of the pipe is an error.
+// passByte reads or writes one byte of a pipe; end of file is an error.
 func passByte(number uintptr, fd int) error {
 	var b [1]byte
 	n, _, e := unix.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1)

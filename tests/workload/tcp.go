@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupTCP connects a socket to a listener of its own over the loopback device.
-// The activity sends and receives in turn, so that each send is one call of
-// the kernel's tcp_sendmsg with the whole size.
+// setupTCP connects a socket to its own listener over the loopback device. The activity alternates
+// between send and receive, so that each send is one call of the kernel's tcp_sendmsg with the whole
+// size.
 func setupTCP(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("tcp", flag.ContinueOnError)
 	n := flags.Int("n", 1, "number of sends")
@@ -42,7 +42,7 @@ func setupTCP(args []string, r *report) (func() error, error) {
 		}
 		if *down > 0 {
 			if err := loopback(false); err != nil {
-				return fmt.Errorf("device down: %w", err)
+				return fmt.Errorf("bring down loopback: %w", err)
 			}
 			time.AfterFunc(*down, func() { _ = loopback(true) })
 		}
@@ -69,7 +69,7 @@ func setupTCP(args []string, r *report) (func() error, error) {
 	}, nil
 }
 
-// loopback takes the loopback device up or down.
+// loopback brings the loopback device up or down.
 func loopback(up bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *connection) connect() error {
 		return fmt.Errorf("socket: %w", err)
 	}
 	c.client = fd
-	// A send leaves at once and as a whole.
+	// Data is sent immediately and in one piece.
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("TCP_NODELAY: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupWatch maps a page at a given address, to be watched.
+// setupWatch maps a page at a given address for a watchpoint.
 func setupWatch(args []string, r *report) (func() error, error) {
 	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
 	at := flags.Uint64("at", 0x10000000, "address, the start of a page")

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objload asks the running kernel whether it takes the programs of an
-// object. It loads each program by itself, so that one refusal hides no other,
-// attaches nothing and closes everything.
+// Package objload checks whether the running kernel accepts the programs of an object. It loads each
+// program separately, so that one error does not hide another, attaches nothing, and closes everything.
 //
-// It takes the bytes of an object and gives one Result for each program. What it loads, any
-// loader can load: of btc's manifest it uses the forms of programs only. Two things it
-// does as our loader: below 5.13 it takes out the forms of a construct that the
-// kernel has no helper for; and of a program with such forms it loads the one for
-// kernels without the helpers, too, on every kernel.
+// It takes an object and returns one Result per program. It could be any loader: from btc's manifest it
+// uses only the forms of programs. Like our loader, it removes, on kernels before 5.13, the forms of a
+// construct for which the kernel has no helper. Of a program with such forms it also loads, on every
+// kernel, the variant for kernels without the helpers.
 package objload
 
 import (
@@ -33,26 +31,25 @@ import (
 	"btc/loader/rewrite"
 )
 
-// Result says what became of one program.
+// Result is the result of loading one program.
 type Result struct {
 	Object  string `json:"object"`
-	Program string `json:"program"`       // "" when the object's maps could not be made
-	Old     bool   `json:"old,omitempty"` // with the forms for kernels without newer helpers
+	Program string `json:"program"`       // "" if the maps of the object could not be created
+	Old     bool   `json:"old,omitempty"` // variant for kernels without newer helpers
 	OK      bool   `json:"ok"`
-	Insns   int    `json:"insns,omitempty"` // instructions that the verifier went through
-	// Of a refusal:
+	Insns   int    `json:"insns,omitempty"` // instructions processed by the verifier
+	// If the program was rejected:
 	Error  string   `json:"error,omitempty"`
-	At     int      `json:"at,omitempty"`     // instruction that was refused, counted in slots of 8 bytes
-	Line   string   `json:"line,omitempty"`   // text of the script's line there
-	Absent bool     `json:"absent,omitempty"` // it uses a type or field that this kernel lacks
+	At     int      `json:"at,omitempty"`     // rejected instruction, counted in slots of 8 bytes
+	Line   string   `json:"line,omitempty"`   // source line of that instruction
+	Absent bool     `json:"absent,omitempty"` // uses a type or field that this kernel lacks
 	Log    []string `json:"log,omitempty"`    // end of the verifier's log
 }
 
-// Prepare lets the process make maps on kernels that charge them to its limit
-// of locked memory (before 5.11).
+// Prepare allows the process to create maps on kernels that count them as locked memory (before 5.11).
 func Prepare() error { return rlimit.RemoveMemlock() }
 
-// Loader loads objects; it keeps the kernel's types between them.
+// Loader loads objects. It caches the kernel's BTF.
 type Loader struct {
 	cache *btf.Cache
 }
@@ -60,7 +57,7 @@ type Loader struct {
 // New returns a Loader.
 func New() *Loader { return &Loader{cache: btf.NewCache()} }
 
-// Object loads all programs of an object, in the order of their names.
+// Object loads all programs of an object, ordered by name.
 func (l *Loader) Object(name string, object []byte, m *manifest.Manifest) []Result {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
@@ -92,7 +89,7 @@ func (l *Loader) Object(name string, object []byte, m *manifest.Manifest) []Resu
 		results = append(results, r)
 		old, at, _ := rewrite.Decide(whole, forms[program], adapt.Forms(arch.HostLabel(), func(asm.BuiltinFunc) bool { return false }))
 		if at == nil || slices.EqualFunc(old, insns, func(a, b asm.Instruction) bool { return a.OpCode == b.OpCode && a.Constant == b.Constant }) {
-			continue // no such forms, or loaded already
+			continue // no such forms, or already loaded
 		}
 		s.Instructions = old
 		r = l.program(name, spec, program, maps.Maps)
@@ -104,10 +101,10 @@ func (l *Loader) Object(name string, object []byte, m *manifest.Manifest) []Resu
 	return results
 }
 
-// has asks the kernel for a helper.
+// has reports whether the kernel has a helper.
 func has(h asm.BuiltinFunc) bool { return features.HaveProgramHelper(ebpf.Kprobe, h) == nil }
 
-// moved puts the place of a refusal to where it is in the object.
+// moved translates the rejected instruction to its index in the object.
 func (r *Result) moved(at []int) { r.At = max(slices.Index(at, r.At), 0) }
 
 func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, maps map[string]*ebpf.Map) Result {
@@ -126,7 +123,7 @@ func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, 
 		defer c.Close()
 		return c.DetachProgram(name), nil
 	}
-	// The statistics alone cost nothing; a refusal is worth a second try with all words.
+	// Statistics alone are cheap. A rejected program is worth loading again with the full log.
 	prog, err := load(ebpf.LogLevelStats)
 	if err == nil {
 		defer prog.Close()
@@ -134,7 +131,7 @@ func (l *Loader) program(object string, spec *ebpf.CollectionSpec, name string, 
 		return r
 	}
 	if refusal := (*ebpf.VerifierError)(nil); errors.As(err, &refusal) && strings.Contains(strings.Join(refusal.Log, " "), "too large") {
-		r.refused(err) // a million instructions would be a gigabyte of words
+		r.refused(err) // the log of a million instructions would be a gigabyte
 		return r
 	}
 	if prog, again := load(ebpf.LogLevelInstruction | ebpf.LogLevelStats); again != nil {
@@ -160,13 +157,13 @@ func processed(log string) int {
 	return n
 }
 
-// isPoison reports whether a line of the verifier's log shows what cilium/ebpf writes in place of
-// an access that does not exist: a call of the helper 0xbad2310, or a load of that number into r10.
+// isPoison reports whether a line of the verifier's log shows the code that cilium/ebpf writes in place
+// of an access to a missing field: a call of the helper 0xbad2310, or a load of that number into r10.
 func isPoison(line string) bool {
 	return strings.Contains(line, "unknown#195896080") || strings.Contains(line, "r10 = 0xbad2310")
 }
 
-const tail = 30 // lines of a log that are kept
+const tail = 30 // number of log lines to keep
 
 func (r *Result) refused(err error) {
 	r.Error = firstLine(err.Error())

@@ -16,20 +16,19 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Other is what became of one object with another loader.
+// Other is the result of loading one object with another loader.
 type Other struct {
-	Name     string   `json:"other"` // of the object
+	Name     string   `json:"other"` // name of the object
 	Programs int      `json:"programs"`
-	Problems []string `json:"problems,omitempty"` // none when both loaders gave the kernel the same programs
+	Problems []string `json:"problems,omitempty"` // empty if both loaders passed the same programs to the kernel
 }
 
-// pins is where the BPF file system is.
+// pins is the mount point of the BPF file system.
 const pins = "/sys/fs/bpf"
 
-// Bpftool has bpftool, which uses libbpf, load an object as it is, loads it with
-// cilium/ebpf as it is, too, and compares what the kernel got: the tag of a
-// program is a hash of its instructions after all relocations, with the
-// descriptors of its maps left out.
+// Bpftool loads an object with bpftool, which uses libbpf, and with cilium/ebpf, in both cases without
+// changing it, and compares the programs in the kernel. The tag of a program is a hash of its
+// instructions after relocation, without the file descriptors of maps.
 func (l *Loader) Bpftool(bpftool, name, path string) Other {
 	o := Other{Name: name}
 	problem := func(format string, args ...any) Other {
@@ -55,7 +54,7 @@ func (l *Loader) Bpftool(bpftool, name, path string) Other {
 	}
 	defer ours.Close()
 	for program, p := range ours.Programs {
-		// bpftool names the pins after the programs' functions, without dots.
+		// bpftool names the pins after the functions of the programs, without dots.
 		theirs, err := ebpf.LoadPinnedProgram(filepath.Join(dir, strings.ReplaceAll(program, ".", "_")), nil)
 		if err != nil {
 			problem("%s: bpftool has not pinned it: %v", program, err)
@@ -70,9 +69,9 @@ func (l *Loader) Bpftool(bpftool, name, path string) Other {
 	return o
 }
 
-// differ says where two loaded programs are not the same, or "". Loaders put
-// subprograms in different orders, which changes the tag: then the functions
-// are compared by name, as the kernel has rewritten them.
+// differ describes the difference between two loaded programs, or returns "". Loaders order subprograms
+// differently, which changes the tag; in this case differ compares the functions by name, as translated
+// by the kernel.
 func differ(ours, theirs *ebpf.Program) string {
 	a, errA := ours.Info()
 	b, errB := theirs.Info()
@@ -101,8 +100,8 @@ func differ(ours, theirs *ebpf.Program) string {
 	return ""
 }
 
-// functions are the strings of a program's instructions, by function, without what
-// depends on the place of a function or the number of a map.
+// functions returns the instructions of a program as strings, by function, without the parts that
+// depend on the position of a function or the number of a map.
 func functions(insns asm.Instructions) map[string][]string {
 	all, name := map[string][]string{}, ""
 	for _, insn := range insns {

@@ -1,7 +1,7 @@
-/* getaddrinfo NAME...: looks each name up once through the C library, for tests
- * of uprobes. Reports "pid N" first and "lookups N", "failed N" at the end, into
- * $WORKLOAD_REPORT or standard output. Names should be in /etc/hosts or be
- * numeric: nothing else is certain to need no network. */
+/* getaddrinfo NAME...: looks up each name once with the C library, for tests of
+ * uprobes. Reports "pid N" first and "lookups N", "failed N" at the end, to
+ * $WORKLOAD_REPORT or standard output. Names should be numeric or in /etc/hosts:
+ * only these are certain not to need a network. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* thread: starts one thread through the C library and waits for its end, for tests
- * of uprobes. Reports "pid N" into $WORKLOAD_REPORT or standard output. */
+/* thread: starts one thread with the C library and waits for it to exit, for tests
+ * of uprobes. Reports "pid N" to $WORKLOAD_REPORT or standard output. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,6 @@ int main(void)
 	if (pthread_create(&t, NULL, the_worker, NULL) != 0)
 		return 1;
 	pthread_join(t, NULL);
-	usleep(500000); /* bpftrace finds names of functions only in processes that live */
+	usleep(500000); /* bpftrace resolves function names only in running processes */
 	return fclose(out) != 0;
 }

@@ -1,19 +1,18 @@
 /*
- * A program with statically defined probes, for the cases that need them. The
- * notes are written here as assembly, in the form that <sys/sdt.h> gives them,
- * so that no header beyond libc's is needed and each form of argument is sure
- * to occur.
+ * A program with static probes (USDT), for the cases that need them. The notes
+ * are written in assembly, in the same form as by <sys/sdt.h>, so that only the
+ * headers of libc are needed and each form of argument is certain to occur.
  *
  *     usdt [ROUNDS [LINGER]]
  *
- * It stays LINGER milliseconds after the rounds, so that the addresses in it can
- * be turned into names.
+ * It exits LINGER milliseconds after the rounds, so that its addresses can be
+ * resolved to names.
  *
  * demo:step     counts 1, 2, ...; arguments in registers and constants
  * demo:sizes    constants of all sizes and signs
- * demo:memory   operands in memory: base, base and index, of the stack, by symbol
- * demo:twice    two places, whose arguments lie in different registers
- * demo:guarded  has a counter (semaphore) and is only reached when it is not 0
+ * demo:memory   memory operands: base, base and index, stack, symbol
+ * demo:twice    two locations, with arguments in different registers
+ * demo:guarded  has a semaphore and is only reached if it is not 0
  * other:step    the same name in another namespace
  *
  * and functions for uprobes, demo_func_one and demo_func_two.

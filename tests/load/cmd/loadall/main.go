@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Loadall loads every program of every object in a directory into the running
-// kernel and writes one JSON line for each (objload.Result). Objects named in
-// further arguments are left out. With -bpftool PROGRAM it has that load each
-// object, too, and writes one line for each object (objload.Other). The load
-// suite starts it in its guests.
+// Loadall loads every program of every object in a directory into the running kernel and writes one
+// JSON line per program (objload.Result). It skips the objects named by further arguments. With
+// -bpftool PROGRAM it also loads each object with bpftool and writes one line per object
+// (objload.Other). The load suite runs it in its guests.
 package main
 
 import (
