@@ -112,7 +112,8 @@ generate:
 
 # docs rewrites the parts of docs/ and the tour that are made from the program.
 docs:
-	$(GO) test ./internal/manifest ./tests/docs ./tests/tour ./cmd/btc -run 'Schema|Language|Errors|Document|Scripts|Reference$$' -update
+	$(GO) test ./internal/manifest ./ir ./tests/docs ./tests/tools ./tests/tour ./cmd/btc \
+		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages' -update
 
 # site renders README.md and docs to static HTML in build/site.
 site:
