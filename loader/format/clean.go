@@ -29,7 +29,7 @@ func (e *Env) Clean(dst, text []byte) []byte {
 	return dst
 }
 
-// OneLine is an Env in which, with Escape, newlines in strings become \x0a, too: otherwise a process could forge
+// OneLine returns an Env in which, with Escape, newlines in strings become \x0a, too: otherwise a process could forge
 // lines of a map by its name.
 func (e *Env) OneLine() *Env {
 	one := *e
@@ -37,7 +37,7 @@ func (e *Env) OneLine() *Env {
 	return &one
 }
 
-// lines is the Env for text with several lines.
+// lines returns the Env for text with several lines.
 func (e *Env) lines() *Env {
 	if !e.oneLine {
 		return e

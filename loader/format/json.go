@@ -25,7 +25,7 @@ type JSON struct {
 // Append appends a value.
 func (j *JSON) Append(dst []byte, v Value) []byte {
 	l, b := v.Layout, v.Bytes
-	if texts[l.Kind] == nil || !v.Var && len(b) < l.Size {
+	if formatters[l.Kind] == nil || !v.Var && len(b) < l.Size {
 		return append(dst, "null"...) // cannot happen in a validated manifest
 	}
 	switch l.Kind {
@@ -222,7 +222,7 @@ func AppendQuoted(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// KeyText is a map's key in bpftrace's JSON: the text of the parts without spaces between them.
+// KeyText returns a map's key in bpftrace's JSON: the text of the parts without spaces between them.
 func (j *JSON) KeyText(dst []byte, l *manifest.Layout, b []byte, outer bool) []byte {
 	switch l.Kind {
 	case "tuple":

@@ -23,7 +23,7 @@ type piece struct {
 	width                 int
 	length                string
 	conv                  string
-	bits                  int  // of a number, from the length modifier
+	bits                  int  // width of a number, from the length modifier
 	decimal               bool // a plain decimal number, signed or not
 	bare                  bool // just the text of the value
 }
@@ -65,10 +65,10 @@ func (f *Format) joinLiteral(lit string) string {
 	return lit
 }
 
-// Args is the number of values that the format consumes.
+// Args returns the number of values that the format consumes.
 func (f *Format) Args() int { return len(f.pieces) }
 
-// parseDirective reads a directive at the start of s; n is 0 when there is none.
+// parseDirective reads a directive at the start of s; n is 0 if there is none.
 func parseDirective(s string) (p piece, n int) {
 	i := 1
 	flag := func(c byte) bool {
@@ -192,7 +192,7 @@ func (e *Env) directive(dst []byte, p *piece, v Value) []byte {
 	return p.pad(dst, from, first)
 }
 
-// firstPiece is the length of the bracket that opens a compound value.
+// firstPiece returns the length of the bracket that opens a compound value.
 func firstPiece(v Value) int {
 	switch v.Layout.Kind {
 	case "tuple", "array":

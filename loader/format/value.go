@@ -19,7 +19,7 @@ import (
 // Env provides information that is not in a value's bytes. If a function is nil, the value prints as a number.
 type Env struct {
 	Ksym    func(addr uint64) string              // kernel symbol's bare name, or the address in hex
-	Usym    func(addr uint64, tgid uint32) string // the same for a process
+	Usym    func(addr uint64, tgid uint32) string // as Ksym, for an address of a process
 	Kstack  func(l *manifest.Layout, id uint64) string
 	Ustack  func(l *manifest.Layout, id uint64, tgid uint32) string
 	Probe   func(id uint64) string
@@ -43,7 +43,7 @@ type Value struct {
 // Append appends the value as print() shows it.
 func (e *Env) Append(dst []byte, v Value) []byte {
 	l, b := v.Layout, v.Bytes
-	if fn := texts[l.Kind]; fn != nil && (v.Var || len(b) >= l.Size) {
+	if fn := formatters[l.Kind]; fn != nil && (v.Var || len(b) >= l.Size) {
 		return fn(e, dst, l, b, v.Var)
 	}
 	return append(dst, "<no data>"...) // validation keeps this from happening
@@ -51,11 +51,11 @@ func (e *Env) Append(dst []byte, v Value) []byte {
 
 type textFunc = func(e *Env, dst []byte, l *manifest.Layout, b []byte, isVar bool) []byte
 
-// texts has one row for each layout kind.
-var texts map[string]textFunc
+// formatters has one row for each layout kind.
+var formatters map[string]textFunc
 
 func init() {
-	texts = map[string]textFunc{
+	formatters = map[string]textFunc{
 		"int":         appendInt,
 		"bool":        appendBool,
 		"ptr":         appendPtr,
@@ -161,7 +161,7 @@ func (v Value) Item(i int) Value {
 	return Value{Layout: v.Layout.Elem, Bytes: v.Bytes[i*size : (i+1)*size]}
 }
 
-// bufferBytes are the bytes of a buffer value.
+// bufferBytes returns the bytes of a buffer value.
 func bufferBytes(b []byte, isVar bool) []byte {
 	if isVar {
 		return b
@@ -312,22 +312,22 @@ func appendCgroup(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []by
 	return e.Clean(dst, []byte(e.Cgroup(binary.NativeEndian.Uint64(b), l.Format).String()))
 }
 
-// Cgroup is what a cgroup's ID stands for on this host.
+// Cgroup describes the cgroup with an ID on this host.
 type Cgroup struct {
-	// Path is "hierarchy:path" in each hierarchy that is asked for, separated by commas.
+	// Path is "hierarchy:path" for each requested hierarchy, separated by commas.
 	Path string
 	Container
 }
 
 // Container is the container or pod that a cgroup belongs to; the zero value is none.
 type Container struct {
-	// Label is what people call it: "web", "shop/web-0/nginx", "kind-worker > shop/web-0/nginx".
+	// Label is its display name: "web", "shop/web-0/nginx", "kind-worker > shop/web-0/nginx".
 	Label string
 	// Namespace and Pod are those of Kubernetes. A pod's own cgroup has no Name.
 	Namespace, Pod, Name string
 }
 
-// String is the path, and the container's name after it: "unified:/x (web)".
+// String returns the path, and the container's name after it: "unified:/x (web)".
 func (c Cgroup) String() string {
 	if c.Label == "" {
 		return c.Path
@@ -335,13 +335,14 @@ func (c Cgroup) String() string {
 	return c.Path + " (" + c.Label + ")"
 }
 
-// ContainerNames are what Cgroup calls the parts of a container in other formats than text.
+// ContainerNames are the names of the fields of a container in formats other than text, such as
+// JSON keys and metric labels.
 var ContainerNames = []string{"namespace", "pod", "container"}
 
-// Values are the values of ContainerNames, "" where there is none.
+// Values returns the values of ContainerNames, "" if there is none.
 func (c *Container) Values() []string { return []string{c.Namespace, c.Pod, c.Name} }
 
-// CgroupOf is the cgroup of a value of the kind cgroup_path.
+// CgroupOf returns the cgroup of a value of the kind cgroup_path.
 func (e *Env) CgroupOf(v Value) Cgroup {
 	if e.Cgroup == nil || len(v.Bytes) < 8 {
 		return Cgroup{Path: string(e.Append(nil, v))}

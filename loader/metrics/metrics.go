@@ -51,7 +51,7 @@ const (
 	UpHelp   = "1 while the object runs, 0 once it has ended."
 	Lost     = "btc_lost"
 	LostHelp = "What was lost, by cause: events, map (full), scratch, stack."
-	// The following are there if the run has a budget.
+	// The following exist only if the run has a budget.
 	ProbeLabel       = "probe"
 	ProbeUp          = "btc_probe_up"
 	ProbeUpHelp      = "1 while the probe is attached, 0 once the budget has detached it."
@@ -117,7 +117,7 @@ func kindOf(x *manifest.Map) (Kind, bool) {
 	return "", false
 }
 
-// baseName is a name without a unit.
+// baseName returns a name without a unit.
 func baseName(object string, x *manifest.Map) string {
 	name := "btc_" + identifier(object)
 	if own := strings.TrimPrefix(x.Name, "@"); own != "" {
@@ -126,7 +126,7 @@ func baseName(object string, x *manifest.Map) string {
 	return name
 }
 
-// unique is the name with its unit; a number makes it differ from names before.
+// unique returns the name with its unit, and with a number appended if the name is taken.
 func unique(used map[string]bool, base string, kind Kind, unit string) string {
 	if kind == Counter {
 		base = strings.TrimSuffix(base, "_total")
@@ -153,7 +153,7 @@ func unique(used map[string]bool, base string, kind Kind, unit string) string {
 	}
 }
 
-// seriesNames are the names of a metric's series.
+// seriesNames returns the names of a metric's series.
 func seriesNames(name string, kind Kind) []string {
 	switch kind {
 	case Counter:
@@ -166,7 +166,7 @@ func seriesNames(name string, kind Kind) []string {
 	return []string{name}
 }
 
-// help is the script's comment on the map, or a description of its function: it is equal for
+// help returns the script's comment on the map, or a description of its function: it is equal for
 // equal names.
 func help(x *manifest.Map) string {
 	if x.Help != "" {
@@ -217,7 +217,7 @@ func Absent(label, value string) bool {
 	return value == "" && slices.Contains(format.ContainerNames, name) && strings.Trim(number, "0123456789") == ""
 }
 
-// Parts are the parts of a map's key that become labels; without the interval for a tseries.
+// Parts returns the parts of a map's key that become labels; without the interval for a tseries.
 func Parts(x *manifest.Map) []manifest.Field {
 	key := x.Key
 	if key == nil {
@@ -235,7 +235,7 @@ func Parts(x *manifest.Map) []manifest.Field {
 	return []manifest.Field{{Layout: *key}}
 }
 
-// bounds are the largest values in the buckets: all values are integers.
+// bounds returns the largest values in the buckets: all values are integers.
 func bounds(x *manifest.Map) []int64 {
 	var out []int64
 	switch x.Shape {
@@ -266,7 +266,7 @@ func identifier(name string) string {
 	return out
 }
 
-// ObjectName is the name of an object in metrics: its file name without ".o".
+// ObjectName returns the name of an object in metrics: its file name without ".o".
 func ObjectName(path string) string {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		path = path[i+1:]

@@ -80,7 +80,7 @@ func checkTypes(b []byte, order binary.ByteOrder) error {
 	return nil
 }
 
-// btfExtra is how many bytes follow the record of a type of some kind (enum of linux/btf.h).
+// btfExtra returns how many bytes follow the record of a type of some kind (enum of linux/btf.h).
 func btfExtra(kind uint32) uint64 {
 	switch kind {
 	case 1, 14, 17: // int, variable, tag of a declaration
@@ -91,7 +91,7 @@ func btfExtra(kind uint32) uint64 {
 	return 0
 }
 
-// btfElement is how many bytes follow for each element that the record counts.
+// btfElement returns how many bytes follow for each element that the record counts.
 func btfElement(kind uint32) uint64 {
 	switch kind {
 	case 4, 5, 15, 19: // struct, union, section of variables, 64-bit enum
@@ -147,7 +147,7 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case !named[name] && (s.Type != ebpf.Array || s.MaxEntries != 1 || s.ValueSize > maxData):
 			return fmt.Errorf("section %s is not a section of variables", name)
 		case s.Pinning != ebpf.PinNone || s.InnerMap != nil || s.Flags&^mapFlags != 0:
-			return fmt.Errorf("map %s is pinned, holds maps or has flags %#x: btc's maps do not", name, s.Flags)
+			return fmt.Errorf("map %s is pinned, a map of maps, or has flags %#x: objects of btc have no such maps", name, s.Flags)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func isProgram(s *ebpf.ProgramSpec, kind string) bool {
 	return is(t.Program) || t.Other != 0 && is(t.Other)
 }
 
-// ProgramType is the type of the programs of a kind of probe; unspecified for a
+// ProgramType returns the type of the programs of a kind of probe; unspecified for a
 // kind that does not exist.
 func ProgramType(kind string) ebpf.ProgramType {
 	t := probe.Lookup(kind)
@@ -188,7 +188,7 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case s == nil:
 			return fmt.Errorf("the object has no program %s, which the manifest names", p.Name)
 		case !isProgram(s, p.Kind):
-			return fmt.Errorf("program %s is a %s (%s), which a %s cannot be", p.Name, s.Type, s.AttachType, p.Kind)
+			return fmt.Errorf("program %s has the type %s (%s), which is wrong for a %s", p.Name, s.Type, s.AttachType, p.Kind)
 		case s.Flags != 0:
 			return fmt.Errorf("program %s has flags %#x: btc's programs have none", p.Name, s.Flags)
 		case p.Kind == probe.Iter && s.AttachTo != p.Attach.Name:

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// HelperName is the kernel's name of a helper without "bpf_".
+// HelperName returns the kernel's name of a helper without "bpf_".
 func HelperName(f asm.BuiltinFunc) string {
 	camel, known := strings.CutPrefix(f.String(), "Fn")
 	if !known {

@@ -34,7 +34,7 @@ type Object struct {
 	Spec     *ebpf.CollectionSpec
 }
 
-// ManifestPath is the path of an object's manifest: x.json next to x.o.
+// ManifestPath returns the path of an object's manifest: x.json next to x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
 // ReadManifest reads and validates the manifest of the object at path.

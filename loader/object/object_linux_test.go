@@ -226,7 +226,7 @@ func TestDisagreement(t *testing.T) {
 		"values of 8 bytes":    func(m *manifest.Manifest) { m.Maps[0].ValueSize = 64 },
 		"entries, not 5":       func(m *manifest.Manifest) { m.Maps[0].MaxEntries = 5 },
 		"has no program nope":  func(m *manifest.Manifest) { m.Programs[0].Name = "nope" },
-		"which a kprobe":       func(m *manifest.Manifest) { m.Programs[0].Kind = "kprobe" },
+		"wrong for a kprobe":   func(m *manifest.Manifest) { m.Programs[0].Kind = "kprobe" },
 		"of loss counters":     func(m *manifest.Manifest) { m.Losses = append(m.Losses, manifest.Loss{Kind: "unused"}) },
 		"has no variable nope": func(m *manifest.Manifest) { m.Globals = append(m.Globals, manifest.Global{Name: "nope", Size: 4}) },
 	} {

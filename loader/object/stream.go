@@ -78,7 +78,7 @@ func splitStream(r *bufio.Reader) (data, text []byte, err error) {
 	return data, text, err
 }
 
-// ended is the error of a stream that ends too early.
+// ended returns the error of a stream that ends too early.
 func ended(err error, where string) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("it ends %s: send an object and its manifest, as in cat x.o x.json | btrun -", where)
@@ -108,7 +108,8 @@ func readBytes(r io.Reader, n int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// readELF reads a file of which only the header says how long it is: btc writes the section headers last.
+// readELF reads an ELF file whose length is known only from its header: btc writes the section
+// headers last.
 func readELF(r *bufio.Reader) ([]byte, error) {
 	const headerSize = 64
 	head, err := r.Peek(headerSize)
@@ -133,7 +134,8 @@ func readELF(r *bufio.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// readJSON reads one JSON object, of which it checks no more than where it ends.
+// readJSON reads one JSON object. It only finds the end of the object; the manifest package checks
+// the content.
 func readJSON(r *bufio.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	depth, inString := 0, false

@@ -52,7 +52,7 @@ type Values struct {
 	Modes     []string
 	Inspect   bool
 	List      bool
-	Patterns  []string // of --list=PATTERN
+	Patterns  []string // patterns of --list=PATTERN
 	Capture   string
 	Help      bool
 	Version   bool
@@ -191,7 +191,7 @@ func (v *Values) Table() option.Table {
 	}
 }
 
-// allowed are the values of --allow.
+// allowed returns the values of --allow.
 func allowed() []option.Choice {
 	var all []option.Choice
 	for _, p := range permission.All {
@@ -204,7 +204,8 @@ func allowed() []option.Choice {
 	return all
 }
 
-// maxPIDs is the most processes of a command line: each has a descriptor while it runs.
+// maxPIDs is the maximum number of processes on a command line: each takes a descriptor while it
+// runs.
 const maxPIDs = 1024
 
 // setPIDs adds processes, separated by commas.

@@ -28,7 +28,7 @@ func Find(name string) *Format {
 	return nil
 }
 
-// Names are the names of the formats.
+// Names returns the names of the formats.
 func Names() []string {
 	var names []string
 	for _, f := range Formats {
@@ -37,7 +37,7 @@ func Names() []string {
 	return names
 }
 
-// MetricNames are the names of the formats of metrics.
+// MetricNames returns the names of the formats of metrics.
 func MetricNames() []string {
 	var names []string
 	for _, f := range Formats {

@@ -15,7 +15,7 @@ var json = Format{Name: "json", Help: "one object per line", JSON: true, New: fu
 	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap, message: helperErrno}
 }}
 
-// helperErrno is the C library's message for a helper's error.
+// helperErrno returns the C library's message for a helper's error.
 func helperErrno(d *Diagnostic) string {
 	if d.Code == 0 {
 		return "Success"
@@ -58,7 +58,7 @@ func jsonElements(dst []byte, j *lines, x *Map) []byte {
 	return dst
 }
 
-// mapKind is the type of a map's line.
+// mapKind returns the type of a map's line.
 func mapKind(shape string) string {
 	switch shape {
 	case "hist", "lhist":

@@ -25,7 +25,7 @@ type lines struct {
 	message func(d *Diagnostic) string
 	// mapLine writes a map.
 	mapLine func(j *lines, x *Map)
-	text    []byte // of the current event
+	text    []byte // text of the current event
 }
 
 // begin starts the line of an event, up to its members.

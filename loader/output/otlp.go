@@ -39,7 +39,7 @@ type otlpSink struct {
 	*sampler
 	values   *format.JSON
 	resource []byte // {"resource":{...},"scopeX":[{"scope":{...},
-	body     []byte // of the current record
+	body     []byte // body of the current record
 }
 
 // Severities of log records.
@@ -49,7 +49,7 @@ const (
 	severityError = `"severityNumber":17,"severityText":"ERROR"`
 )
 
-// otlpResource is the resource that all lines have.
+// otlpResource returns the resource that all lines have.
 func otlpResource(r *Run) []byte {
 	dst := append([]byte(nil), `"resource":{"attributes":[`...)
 	for i, a := range [][2]string{

@@ -71,8 +71,8 @@ type Run struct {
 	Out    *Writer   // the output
 	At     time.Time // when the event was handled; zero: now
 	// Message writes a line to the error output, after all that was written to Out before;
-	// Tell does so at once.
-	Message, Tell func(text string)
+	// MessageNow does so at once.
+	Message, MessageNow func(text string)
 	// Post runs a job with at most size bytes of output after everything reported before by either sink, in order.
 	// Until then the job counts as pending output.
 	Post func(size int, job func())
@@ -113,8 +113,8 @@ func (r *Run) costs() []Cost {
 type Detachment struct {
 	Probe    string // as the script has it
 	Pos      manifest.Pos
-	From, To time.Time     // what its data covers
-	Run      time.Duration // how long the run takes so far
+	From, To time.Time     // time that the probe's data covers
+	Run      time.Duration // duration of the run so far
 	// Budget, and the shares of the last two windows of this probe and of all: 1 is one CPU.
 	Budget     float64
 	Share, All [2]float64
@@ -141,7 +141,7 @@ func (x *Map) unset() bool {
 	return x.Map.Scalar() && (len(x.Elements) == 0 || !x.Elements[0].Set)
 }
 
-// scalar is the element of a scalar: zero when it was never assigned.
+// scalar returns the element of a scalar: zero when it was never assigned.
 func (x *Map) scalar() *render.Element {
 	if x.unset() {
 		el := render.Empty(x.Map)
@@ -160,11 +160,11 @@ type Diagnostic struct {
 	Kind     string // errorf, warnf, runtime_error, helper_error
 	Severity string // ERROR, WARNING
 	Pos      manifest.Pos
-	Chain    []manifest.Location // of a message in a macro
+	Chain    []manifest.Location // positions of a message in a macro
 	Text     string
-	Helper   string // that failed
-	Code     int    // that it returned
-	Source   bool   // whether to show the line of the script
+	Helper   string // helper that failed
+	Code     int    // error number that the helper returned
+	Source   bool   // show the line of the script
 	Muted    bool   // a warning, and warnings are disabled
 }
 
@@ -175,7 +175,7 @@ type Trial struct {
 	Passed     bool
 	Took       time.Duration // each iteration
 	Iterations int
-	Output     []byte // of a test
+	Output     []byte // output of a test
 }
 
 // Replacer is an output that keeps the last complete document: Replace makes the output since the last call replace

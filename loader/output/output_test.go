@@ -213,7 +213,7 @@ func newRun(f *Format, text *strings.Builder) *Run {
 		r.Out.Flush(true)
 		text.WriteString("error output: " + line + "\n")
 	}
-	r.Tell = r.Message
+	r.MessageNow = r.Message
 	r.Object, r.Host, r.Started = "reads", "vm", time.Unix(1, 0)
 	r.Losses = func() []Loss { return []Loss{{"events", 3}, {"map", 0}} }
 	return r

@@ -39,13 +39,13 @@ var openmetrics = Format{
 type exposition struct {
 	text
 	*sampler
-	open bool // OpenMetrics
-	told bool // the omission was reported
+	open  bool // OpenMetrics
+	noted bool // the omission was reported
 }
 
 func (x *exposition) leaveOut(e *event.Event) {
-	if !x.told {
-		x.told = true
+	if !x.noted {
+		x.noted = true
 		x.text.Message(
 			"WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps",
 		)
@@ -116,7 +116,7 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	out.End(dst)
 }
 
-// Detached says once on the error output what each document has as a metric.
+// Detached reports once, on the error output, what each document contains as a metric.
 func (x *exposition) Detached(d *Detachment) { x.text.Detached(d) }
 
 // costs appends what the probes of a run with a budget cost.

@@ -16,7 +16,7 @@ import (
 
 // sample is a metric's value for one set of label values.
 type sample struct {
-	values []string // of the metric's labels
+	values []string // values of the metric's labels
 	el     render.Element
 }
 
@@ -44,7 +44,7 @@ func newSampler(r *Run) *sampler {
 	return s
 }
 
-// metric returns the metric of a map; nil where it is none.
+// metric returns the metric of a map; nil if it is none.
 func (s *sampler) metric(m *manifest.Map) *metrics.Metric {
 	for i := range s.list {
 		if s.list[i].Map.Name == m.Name {
@@ -85,7 +85,8 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 	return m, s.limit(m, out)
 }
 
-// labels appends the text of a part of a key; of a cgroup without its container, whose labels follow.
+// labels appends the label values for a part of a key. For a cgroup that is its path, followed by
+// the labels of its container.
 func (s *sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 	env := *s.Env
 	env.Escape, env.Trailer = false, ""
@@ -105,7 +106,7 @@ func (s *sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 	return append(dst, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// folded is a stack in one line, outermost frame first, as flame graphs read it.
+// folded returns a stack in one line, outermost frame first, as flame graphs read it.
 func folded(text string) string {
 	var frames []string
 	for line := range strings.Lines(text) {
@@ -180,7 +181,7 @@ func (s *sampler) maxSeries() int {
 	return DefaultMaxSeries
 }
 
-// seriesOf is the number of series for one set of label values.
+// seriesOf returns the number of series for one set of label values.
 func seriesOf(m *metrics.Metric) int {
 	switch m.Kind {
 	case metrics.Histogram:
@@ -219,7 +220,8 @@ func signedValues(m *manifest.Map) bool {
 	return m.Shape != "count" && m.Value != nil && m.Value.Signed
 }
 
-// number is the value of an element of a counter or gauge; for a tseries, that of the newest interval with a value.
+// number returns the value of an element of a counter or gauge; for a tseries, that of the newest interval with a
+// value.
 func number(m *manifest.Map, el *render.Element) uint64 {
 	switch m.Shape {
 	case "plain":

@@ -20,11 +20,11 @@ var Text = Format{Name: "text", New: func(r *Run) Sink { return &text{Run: r} }}
 
 type text struct {
 	*Run
-	mode   string   // of the trials
+	mode   string   // mode of the trials
 	trials []string // their names
-	failed []string // of them
+	failed []string // names of the failed ones
 	begun  bool     // the first one was shown
-	width  int      // of the names of benchmarks
+	width  int      // width of the names of benchmarks
 }
 
 func (t *text) Attached(n int) {
@@ -32,7 +32,7 @@ func (t *text) Attached(n int) {
 	if n == 1 {
 		plural = ""
 	}
-	t.Tell(fmt.Sprintf("Attached %d probe%s", n, plural))
+	t.MessageNow(fmt.Sprintf("Attached %d probe%s", n, plural))
 }
 
 func (t *text) Pinned(path string) { t.Out.Write([]byte("Program pinned to " + path + "\n")) }
@@ -105,7 +105,7 @@ func (t *text) Diagnostic(d *Diagnostic) {
 	}
 }
 
-// Detached reports a probe at once, and End shows it beside the maps.
+// Detached reports a probe at once, and End shows it again, with the maps.
 func (t *text) Detached(d *Detachment) {
 	f := &report.Error{Script: &t.Manifest.Script, Pos: d.Pos, Text: d.Text()}
 	t.Message(f.Message("WARNING"))
@@ -125,7 +125,7 @@ func (d *Detachment) Text() string {
 	)
 }
 
-// covered are the lines of a report about probes whose data covers only a part of the run.
+// covered returns the lines of a report about probes whose data covers only a part of the run.
 func (t *text) covered(dst []byte) []byte {
 	for _, d := range t.detachments() {
 		dst = fmt.Appendf(
@@ -147,12 +147,12 @@ func (t *text) covered(dst []byte) []byte {
 // clock is a time of day.
 const clock = "15:04:05"
 
-// percent is a share of one CPU.
+// percent formats a share of one CPU.
 func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
 
-func (t *text) Lost(n uint64) { t.Tell(fmt.Sprintf("Lost %d events", n)) }
+func (t *text) Lost(n uint64) { t.MessageNow(fmt.Sprintf("Lost %d events", n)) }
 
 const (
 	green = "\x1b[32m%s\x1b[0m "
@@ -196,7 +196,7 @@ func (t *text) Trial(x *Trial) {
 	t.Out.Write(fmt.Appendf(b, "%s (%s)\n", x.Name, duration(x.Took)))
 }
 
-// duration is a time in its largest unit, without a fraction.
+// duration formats a time in its largest unit, without a fraction.
 func duration(d time.Duration) string {
 	switch {
 	case d >= time.Second:

@@ -55,7 +55,7 @@ func (w *Writer) Flush(now bool) {
 	}
 }
 
-// Len is the number of pending bytes.
+// Len returns the number of pending bytes.
 func (w *Writer) Len() int { return len(w.buf) }
 
 // Truncate drops pending text after the first n bytes.

@@ -27,9 +27,9 @@ type Description struct {
 	Actions     []ActionText `json:"actions"`
 	Probes      []ProbeText  `json:"probes"`
 	Reads       []string     `json:"reads"`     // files that the loader reads for it
-	Helpers     []string     `json:"helpers"`   // of the kernel, without "bpf_"
+	Helpers     []string     `json:"helpers"`   // helpers of the kernel, without "bpf_"
 	Kfuncs      []string     `json:"kfuncs"`    // kernel functions
-	MapBytes    int          `json:"map_bytes"` // on this machine, when full, but for the ring buffer
+	MapBytes    int          `json:"map_bytes"` // on this machine, when full, except the ring buffer
 	Maps        []MapText    `json:"maps"`
 	// Policy is the file of the host's policy, "" if there is none; Refuses are what it refuses of
 	// the object, and Limits what it sets.
@@ -127,7 +127,7 @@ func reads(m *manifest.Manifest) []string {
 	return slices.Compact(all)
 }
 
-// JSON is the description as one JSON object, with a newline at the end. It is hand-written because encoding/json
+// JSON returns the description as one JSON object, with a newline at the end. It is hand-written because encoding/json
 // would add 246 KB to btrun.
 func (d *Description) JSON() []byte {
 	j := &jsonWriter{}

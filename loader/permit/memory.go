@@ -21,8 +21,8 @@ const (
 	hashBucket  = 16
 )
 
-// MapMemory is the approximate kernel memory of a full map, in bytes. Hashes count with all their elements, which the
-// kernel preallocates.
+// MapMemory returns the approximate kernel memory of a full map, in bytes. Hashes count with all their elements, which
+// the kernel preallocates.
 func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	n, key, value := uint64(s.MaxEntries), round8(s.KeySize), round8(s.ValueSize)
 	switch s.Type {
@@ -38,7 +38,7 @@ func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	return n // max_entries of a ring buffer is its size in bytes
 }
 
-// DefaultMemory is the limit of the maps of one run unless the operator sets one: half of
+// DefaultMemory returns the limit of the maps of one run unless the operator sets one: half of
 // the machine's memory, in bytes; 0 if unknown.
 func DefaultMemory() uint64 {
 	var info unix.Sysinfo_t
@@ -63,14 +63,14 @@ const (
 	instructionBytes = 24
 )
 
-// ProgramMemory is the approximate kernel memory of n copies of a program, in bytes.
+// ProgramMemory returns the approximate kernel memory of n copies of a program, in bytes.
 func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
 	return uint64(n) * (programBytes + instructionBytes*uint64(len(s.Instructions)))
 }
 
-// CheckMemory returns an error if maps and programs together take more than limit bytes; 0 means no limit. programs
-// is the memory of all copies of programs (ProgramMemory), in bytes. From says where the limit is from, where no
-// option can raise it.
+// CheckMemory returns an error if maps and programs together take more than limit bytes; 0 means
+// no limit. programs is the memory of all copies of programs (ProgramMemory), in bytes. from says
+// where the limit is set, if no option can raise it.
 func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string) error {
 	if limit == 0 {
 		return nil
@@ -91,7 +91,7 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 	}
 	if programs > most {
 		return fmt.Errorf(
-			"the object would take %s on this machine of %d CPUs, %s of it copies of its programs, and the limit is %s: %s",
+			"the object would need %s on this machine with %d CPUs, %s of it for copies of its programs, but the limit is %s: %s",
 			Size(total),
 			cpus,
 			Size(programs),
@@ -115,7 +115,7 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 	)
 }
 
-// Size is a number of bytes with a unit, rounded.
+// Size formats a number of bytes with a unit, rounded.
 func Size(n uint64) string {
 	switch {
 	case n >= 10<<30:

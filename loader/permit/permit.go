@@ -48,7 +48,7 @@ const (
 type Action struct {
 	Permission Permission
 	What       string // for lists: "sends signals"
-	Name       string // of the function in the language, or ""
+	Name       string // name of the function in the language, or ""
 	Path       string // Files, Pins: absolute
 	Pos        manifest.Pos
 }
@@ -158,7 +158,7 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 	return all
 }
 
-// kfuncName is the function that an instruction calls.
+// kfuncName returns the name of the kernel function that an instruction calls.
 func kfuncName(ins *asm.Instruction) string {
 	if name := ins.Reference(); name != "" {
 		return name
@@ -166,7 +166,7 @@ func kfuncName(ins *asm.Instruction) string {
 	return fmt.Sprintf("with BTF ID %d", ins.Constant)
 }
 
-// documented is the position in the manifest of a function of the language.
+// documented returns the position in the manifest of a function of the language.
 func documented(m *manifest.Manifest, names []string) *manifest.Unsafe {
 	for i := range m.Unsafe {
 		if slices.Contains(names, m.Unsafe[i].Name) {
@@ -255,7 +255,7 @@ func (g *Grants) String() string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Allow returns a permission: "system", or "files=DIR".
+// Allow grants a permission: "system", or "files=DIR".
 func (g *Grants) Allow(text string) error {
 	name, path, hasPath := strings.Cut(text, "=")
 	for _, p := range permission.All {
@@ -302,9 +302,10 @@ func (g *Grants) grants(a *Action) bool {
 	return ok
 }
 
-// Root is the directory that the operator allowed for an action's file: the file must be opened below it. For a file
-// that was allowed itself, and for any file with --unsafe, it is the file's own directory. Where a policy names
-// directories, the directory is one of them, for what is below it may be another's.
+// Root returns the directory that the operator allowed for an action's file: the file must be opened
+// below it. For a file that was allowed itself, and for any file with --unsafe, it is the file's
+// own directory. If a policy names directories, it is one of those, because directories below it
+// may belong to other users.
 func (g *Grants) Root(a *Action) (dir string, ok bool) {
 	if g.limit != nil && !g.limit.All {
 		if !g.grants(a) {
@@ -315,7 +316,7 @@ func (g *Grants) Root(a *Action) (dir string, ok bool) {
 	return g.root(a)
 }
 
-// root is Root, whatever the policy permits.
+// root is Root without the limits of the policy.
 func (g *Grants) root(a *Action) (dir string, ok bool) {
 	for _, root := range g.given[a.Permission] {
 		if root == a.Path {

@@ -74,9 +74,9 @@ func (p *Policy) Apply(l *Limits) error {
 }
 
 // Memory returns an error if a requested limit of the maps, in bytes, exceeds the policy's.
-func (p *Policy) Memory(asked uint64) error {
-	if p != nil && p.memory > 0 && asked > p.memory {
-		return p.more("max-memory", permit.Size(asked), permit.Size(p.memory))
+func (p *Policy) Memory(requested uint64) error {
+	if p != nil && p.memory > 0 && requested > p.memory {
+		return p.more("max-memory", permit.Size(requested), permit.Size(p.memory))
 	}
 	return nil
 }
@@ -85,12 +85,12 @@ func (p *Policy) Memory(asked uint64) error {
 var keys = map[string]string{"timeout": "max_duration", "max-memory": "max_memory"}
 
 // more returns the error for an option whose value is too large.
-func (p *Policy) more(option, asked, most string) error {
+func (p *Policy) more(option, requested, most string) error {
 	key := option
 	if k := keys[option]; k != "" {
 		key = k
 	}
-	return fmt.Errorf("--%s %s is not permitted on this host: %s permits at most %s", option, asked, p.At(key), most)
+	return fmt.Errorf("--%s %s is not permitted on this host: %s permits at most %s", option, requested, p.At(key), most)
 }
 
 // lacks returns the error for an option that needs a permission of the policy.
@@ -188,7 +188,8 @@ const (
 	byMatch // depends on its matches
 )
 
-// ofLoader are the kinds that the loader itself runs: they observe nothing of the host.
+// ofLoader reports whether the loader itself runs programs of a kind. They observe nothing of the
+// host.
 func ofLoader(kind string) bool {
 	t := probe.Lookup(kind)
 	return t != nil && t.Runner != probe.Kernel

@@ -44,7 +44,7 @@ func misnamed() error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf(
-			"%s is a symbolic link that leads nowhere, so nothing runs: it may be to the policy of this host",
+			"%s is a dangling symbolic link, so nothing runs: it may refer to the policy of this host",
 			filepath.Clean(dir),
 		)
 	}
@@ -54,7 +54,7 @@ func misnamed() error {
 	for _, e := range entries {
 		if e.Name() == base {
 			return fmt.Errorf(
-				"%s is a symbolic link that leads nowhere, so nothing runs: it is the policy of this host",
+				"%s is a dangling symbolic link, so nothing runs: it is the policy of this host",
 				Path,
 			)
 		}

@@ -110,7 +110,7 @@ func (h histLabels) open(int) bool     { return false }
 // lhistLabels are the labels of lhist().
 type lhistLabels struct{ m *manifest.Map }
 
-// value is the lower bound of bucket i. If max is not a whole number of steps, the last bucket begins at the last
+// value returns the lower bound of bucket i. If max is not a whole number of steps, the last bucket begins at the last
 // whole step.
 func (h lhistLabels) value(i int) int64 { return h.m.Min + int64(i-1)*h.m.Step }
 

@@ -134,7 +134,7 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	el.Set = el.Set || el.Count != 0
 }
 
-// Average is the total divided by the count, truncated toward zero; 0 if there are no values.
+// Average returns the total divided by the count, truncated toward zero; 0 if there are no values.
 func (el *Element) Average(isSigned bool) uint64 {
 	if el.Count == 0 {
 		return 0
@@ -145,7 +145,7 @@ func (el *Element) Average(isSigned bool) uint64 {
 	return el.Value / el.Count
 }
 
-// number is the sort key of an element when its map sorts by value.
+// number returns the sort key of an element when its map sorts by value.
 func (el *Element) number(m *manifest.Map) uint64 {
 	switch m.Shape {
 	case "plain":

@@ -16,7 +16,7 @@ import (
 // Point is an interval of a tseries.
 type Point struct {
 	Start time.Time
-	Set   bool // there were values in it
+	Set   bool // the interval has values
 	Value uint64
 	// For avg, the total and the count of the values; for the last value, its time (ns of the boot clock). Merging
 	// two runs needs them.
@@ -72,7 +72,7 @@ func latest(m *manifest.Map, values [][]byte) seriesPart {
 	return sum
 }
 
-// point is the value of an interval's combined parts.
+// point returns the value of an interval's combined parts.
 func (p seriesPart) point(m *manifest.Map) Point {
 	out := Point{Set: true, Value: p.value, Total: p.value, Meta: p.meta}
 	if m.Agg == "avg" && p.meta != 0 {
@@ -200,8 +200,8 @@ func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned
 	return append(format.AppendInt(dst, p.Value, isSigned), '\n')
 }
 
-// column is the column of a graph at the distance part of whole, computed in single precision. Distances are signed
-// and wrap around for numbers more than 2^63 apart, as in bpftrace.
+// column returns the column of a graph at the distance part of whole, computed in single precision. Distances are
+// signed and wrap around for numbers more than 2^63 apart, as in bpftrace.
 func column(width int, part, whole uint64) int {
 	at := float64(float32(width) * float32(int64(part)) / float32(int64(whole)))
 	switch {
@@ -211,7 +211,7 @@ func column(width int, part, whole uint64) int {
 	return 0 // also for values that overflow a C int, and for 0/0
 }
 
-// extent is the smallest and the largest number; false when there is none.
+// extent returns the smallest and the largest number; false if there is none.
 func extent(pts []Point, isSigned bool) (lo, hi uint64, ok bool) {
 	for _, p := range pts {
 		switch {
@@ -245,7 +245,7 @@ func widen(lo, hi uint64, isSigned bool) (uint64, uint64) {
 	return lo, hi
 }
 
-// seriesUnit is the unit of the time column below a second, and its digits; ""
+// seriesUnit returns the unit of the time column below a second, and its digits; ""
 // and 0 when the intervals last seconds. A single row has nanoseconds.
 func seriesUnit(pts []Point) (string, int) {
 	step := time.Duration(0)

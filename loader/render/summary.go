@@ -8,7 +8,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// appendSummary appends a line that summarises a histogram: the number of values, and upper bounds of their
+// appendSummary appends a line that summarizes a histogram: the number of values, and upper bounds of their
 // quantiles, which are the last numbers of their buckets. The average is computed from the buckets' midpoints, and
 // omitted if a bucket without an upper bound has values.
 func appendSummary(dst []byte, m *manifest.Map, el *Element) []byte {
@@ -31,7 +31,7 @@ func appendSummary(dst []byte, m *manifest.Map, el *Element) []byte {
 	return append(appendBound(append(dst, ", max"...), b, last), '\n')
 }
 
-// quantile is the bucket with the q-th percentile.
+// quantile returns the bucket with the q-th percentile.
 func quantile(el *Element, q uint64) int {
 	// The rank of the value, from 1, rounded up, without overflow of count*q.
 	rank := el.Count/100*q + (el.Count%100*q+99)/100
@@ -55,7 +55,7 @@ func appendBound(dst []byte, b bounds, i int) []byte {
 	return strconv.AppendInt(append(dst, " <= "...), b.value(i+1)-1, 10)
 }
 
-// middle is the average computed from the buckets' midpoints.
+// middle returns the average computed from the buckets' midpoints.
 func middle(b bounds, el *Element) (avg int64, ok bool) {
 	sum := 0.0
 	for i, c := range el.Buckets {

@@ -31,8 +31,8 @@ func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top To
 	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
 }
 
-// KeyedBy is Keyed for output that need not be in memory at once: after each element, full receives the text so far
-// and returns the buffer to continue with.
+// KeyedBy is like Keyed, for output that need not be in memory at once: after each element, full
+// receives the text so far and returns the buffer to continue with.
 func KeyedBy(
 	dst []byte,
 	env *format.Env,
@@ -52,7 +52,7 @@ func KeyedBy(
 	return dst
 }
 
-// KeyLayout is the layout of the script's key, without the number of the interval in a tseries map.
+// KeyLayout returns the layout of the script's key, without the number of the interval in a tseries map.
 func KeyLayout(m *manifest.Map) *manifest.Layout {
 	if m.Shape == "tseries" {
 		return &m.Key.Fields[0].Layout
@@ -143,7 +143,7 @@ func divide(v uint64, div uint32, isSigned bool) uint64 {
 	return v / uint64(max(div, 1))
 }
 
-// Empty is the element of a scalar that was never assigned.
+// Empty returns the element of a scalar that was never assigned.
 func Empty(m *manifest.Map) Element {
 	el := Element{Key: binary.NativeEndian.AppendUint32(nil, 0)}
 	if m.Shape == "plain" {

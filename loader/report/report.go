@@ -57,7 +57,7 @@ func (f *Error) Message(severity string) string {
 	return f.message(severity, true)
 }
 
-// Brief is Message without the source line.
+// Brief is like Message, without the source line.
 func (f *Error) Brief(severity string) string { return f.message(severity, false) }
 
 func (f *Error) message(severity string, source bool) string {
@@ -86,7 +86,7 @@ func (f *Error) message(severity string, source bool) string {
 	return text
 }
 
-// head is the position that a message begins with.
+// head returns the position that a message begins with.
 func (f *Error) head(p manifest.Location) string {
 	file := p.File
 	if file == "" {
@@ -98,7 +98,7 @@ func (f *Error) head(p manifest.Location) string {
 	return fmt.Sprintf("%s:%d:%d-%d: ", file, p.Line, p.Col, p.EndCol)
 }
 
-// lines are the lines of a span, each after a newline, with a marker below a single one;
+// lines returns the lines of a span, each after a newline, with a marker below a single one;
 // empty if the source is not known.
 func (f *Error) lines(p manifest.Location) string {
 	line, ok := p.Text, p.Text != ""
@@ -126,7 +126,7 @@ func (f *Error) lines(p manifest.Location) string {
 // maxLines bounds the lines that are shown after the first of a span.
 const maxLines = 20
 
-// Head is the position that a message begins with, "x.bt:3:12-20: "; empty if there is
+// Head returns the position that a message begins with, "x.bt:3:12-20: "; empty if there is
 // none.
 func Head(script *manifest.Script, p manifest.Pos) string {
 	switch {
@@ -140,7 +140,7 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 
 func (f *Error) render(severity string) string { return f.renderAs(severity, false) }
 
-// Painted renders the error like Error ("error") or Warning ("warning"), with terminal colours. Strings that may come
+// Painted renders the error like Error ("error") or Warning ("warning"), with terminal colors. Strings that may come
 // from a hostile object are passed through clean.
 func (f *Error) Painted(severity string, clean func(string) string) string {
 	if f.Severe {

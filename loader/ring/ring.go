@@ -37,23 +37,23 @@ const windowSize = 1 << 20
 
 // Reader reads one ring buffer. Only Wake may be called by other goroutines.
 type Reader struct {
-	fd         int    // of the map; -1: nothing to read
+	fd         int    // descriptor of the map; -1: nothing to read
 	cons, prod []byte // mapped pages: the positions of the reader and of the programs
 	size       uint64
 	window     []byte // the mapped part of the data
-	start      uint64 // its offset in the data
-	span       uint64 // its usual length
+	start      uint64 // offset of the window in the data
+	span       uint64 // usual length of the window
 	at         uint64 // the position after the last record returned
-	told       uint64 // the position last reported to the kernel
+	released   uint64 // the position up to which space was released to the programs
 	limit      uint64 // the programs' position when last read
 	busy       bool   // the next record is being written
-	err        error  // of mapping a window
+	err        error  // error of mapping a window
 
 	file   *os.File // an epoll instance with the ring buffer, timer and event
 	conn   syscall.RawConn
 	epoll  int
 	timer  int
-	event  int // what Wake writes to
+	event  int // eventfd that Wake writes to
 	lock   sync.Mutex
 	closed bool
 }
@@ -85,7 +85,7 @@ func (r *Reader) open() error {
 		return os.NewSyscallError("mmap", err)
 	}
 	r.at = atomic.LoadUint64(position(r.cons))
-	r.told, r.limit = r.at, r.at
+	r.released, r.limit = r.at, r.at
 	return r.move(r.at&(r.size-1), headerSize)
 }
 
@@ -148,7 +148,7 @@ func (r *Reader) setTimer(d time.Duration) error {
 	return nil
 }
 
-// position is the word at the start of a mapped page: an unsigned long, of 64
+// position returns the word at the start of a mapped page: an unsigned long, of 64
 // bits on the machines that we run on.
 func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(page))) }
 
@@ -170,7 +170,7 @@ func (r *Reader) move(off, n uint64) error {
 	return nil
 }
 
-// view is n bytes of the data at a position; nil after an error.
+// view returns n bytes of the data at a position; nil after an error.
 func (r *Reader) view(at, n uint64) []byte {
 	off := at & (r.size - 1)
 	rel := (off - r.start) & (r.size - 1)
@@ -186,7 +186,7 @@ func (r *Reader) view(at, n uint64) []byte {
 	return r.window[rel : rel+n : rel+n]
 }
 
-// head is the first word of the record at a position. It is loaded atomically: the
+// head returns the first word of the record at a position. It is loaded atomically: the
 // kernel sets it last.
 func (r *Reader) head(at uint64) (uint32, bool) {
 	b := r.view(at, headerSize)
@@ -196,23 +196,23 @@ func (r *Reader) head(at uint64) (uint32, bool) {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(unsafe.SliceData(b)))), true
 }
 
-// Next returns the next record, nil when there is none. It is valid until the next
+// Next returns the next record, or nil if there is none. It is valid until the next
 // call of a method.
 func (r *Reader) Next() []byte {
 	for r.prod != nil && r.err == nil {
 		if r.at == r.limit {
 			if r.limit = atomic.LoadUint64(position(r.prod)); r.at == r.limit {
-				r.tell()
+				r.release()
 				return nil
 			}
 		}
 		head, ok := r.head(r.at)
 		if r.busy = head&busyBit != 0; r.busy || !ok {
-			r.tell()
+			r.release()
 			return nil
 		}
-		if r.at-r.told >= r.size/8 {
-			r.tell()
+		if r.at-r.released >= r.size/8 {
+			r.release()
 		}
 		n := uint64(head &^ (busyBit | discardBit))
 		from := r.at + headerSize
@@ -253,11 +253,11 @@ func (r *Reader) Waiting() bool {
 	return r.prod != nil && r.at != atomic.LoadUint64(position(r.prod))
 }
 
-// tell releases the space of consumed records to the programs.
-func (r *Reader) tell() {
-	if r.told != r.at {
+// release releases the space of consumed records to the programs.
+func (r *Reader) release() {
+	if r.released != r.at {
 		atomic.StoreUint64(position(r.cons), r.at)
-		r.told = r.at
+		r.released = r.at
 	}
 }
 
@@ -269,18 +269,18 @@ const busyWait = time.Millisecond
 // called. Records may be available without a wake-up.
 func (r *Reader) Wait(d time.Duration) error { return r.wait(d, r.size/8) }
 
-// Sleep is Wait for programs that wake the reader when a record becomes the first unread one: it does not wait if a
-// finished record is available.
+// Sleep is like Wait, for programs that wake the reader when a record becomes the first unread
+// one: it does not wait if a finished record is available.
 func (r *Reader) Sleep(d time.Duration) error { return r.wait(d, 1) }
 
-// Pause is Wait for a reader that does not consume records, however many there are.
+// Pause is like Wait, for a reader that does not consume records, however many there are.
 func (r *Reader) Pause(d time.Duration) error { return r.wait(d, math.MaxUint64) }
 
 // wait does not block if enough bytes of records are available, because the previous wait may have consumed their
 // wake-up.
 func (r *Reader) wait(d time.Duration, enough uint64) error {
 	if r.prod != nil {
-		r.tell()
+		r.release()
 	}
 	if r.err != nil {
 		return r.err
@@ -294,7 +294,7 @@ func (r *Reader) wait(d time.Duration, enough uint64) error {
 	return r.conn.Read(func(uintptr) bool { return r.woken() || r.prod != nil && r.unread() >= enough })
 }
 
-// unread is the length of the records that Next has not returned; 0 when the first
+// unread returns the length of the records that Next has not returned; 0 when the first
 // of them is being written.
 func (r *Reader) unread() uint64 {
 	n := atomic.LoadUint64(position(r.prod)) - r.at

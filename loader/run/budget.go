@@ -74,7 +74,7 @@ func (s *session) openBudget() error {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) // 5.8
 	if err != nil && !statsAreOn() {
 		return fmt.Errorf(
-			"the budget of %s cannot be held: the kernel's statistics of BPF programs are off, and switching them on failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 switches them on for everybody",
+			"the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
 			policy.FormatBudget(s.opts.Budget),
 			err,
 			host.WhyNot("CAP_SYS_ADMIN"),
@@ -163,7 +163,7 @@ func (s *session) checkBudget(now time.Time) {
 		if err == nil {
 			err = fmt.Errorf("%s is no longer 1", statsSetting)
 		}
-		s.tell(fmt.Sprintf("WARNING: the cost of the programs can no longer be measured, so the run ends: %v", err))
+		s.logLine(fmt.Sprintf("WARNING: the cost of the programs can no longer be measured, so the run ends: %v", err))
 		b.timer = nil
 		s.stop()
 		return
@@ -234,7 +234,7 @@ func (s *session) detachOver(now time.Time, total float64) {
 	}
 	s.front.Out.Idle()
 	if !slices.ContainsFunc(live, func(c *costed) bool { return c.prog.Kind != probe.Interval }) {
-		s.tell("WARNING: no probe but timers is attached any more, so the run ends")
+		s.logLine("WARNING: only timers are still attached, so the run ends")
 		s.stop()
 	}
 }

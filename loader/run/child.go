@@ -49,7 +49,7 @@ func BecomeChild(args []string) error {
 	path, name, args := args[1], args[2], args[3:]
 	tasks, _ := os.ReadDir("/proc/self/task")
 	for _, t := range tasks {
-		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // the thread may exit meanwhile
+		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // the thread may exit in the meantime
 	}
 	for _, fd := range []int{gateFD, resultFD} {
 		unix.CloseOnExec(fd)

@@ -104,27 +104,27 @@ func (s *session) warnOf(f *report.Error) {
 	switch {
 	case s.opts.NoWarnings:
 	case s.opts.PaintWarning != nil:
-		s.say(func() { s.screen.around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
+		s.queueMessage(func() { s.screen.around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
 	default:
-		s.tell(f.Warning())
+		s.logLine(f.Warning())
 	}
 }
 
 // warn shows a warning, unless warnings are disabled.
 func (s *session) warn(text string) {
 	if !s.opts.NoWarnings {
-		s.tell(text)
+		s.logLine(text)
 	}
 }
 
-// tell writes a line to the error output; any goroutine may call it. During the run the printer
+// logLine writes a line to the error output; any goroutine may call it. During the run the printer
 // writes the line, so only the printer blocks on a slow reader.
-func (s *session) tell(text string) {
-	s.say(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
+func (s *session) logLine(text string) {
+	s.queueMessage(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
 }
 
-// say queues a message of size bytes; messages are written in order.
-func (s *session) say(write func(), size int) {
+// queueMessage queues a message of size bytes; messages are written in order.
+func (s *session) queueMessage(write func(), size int) {
 	p := s.printer
 	if p == nil || !s.live.Load() {
 		write()
@@ -184,12 +184,12 @@ func (s *writer) nextReset(e *manifest.Event) string {
 		ev, err := event.Decode(s.manifest, r)
 		switch {
 		case err != nil || ev.Kind != "exit" && ev.Map != e.Map:
-			return passBy
+			return skipRecord
 		case ev.Kind == "clear" || ev.Kind == "zero":
 			kind = ev.Kind
-			return takeIt
+			return takeRecord
 		}
-		return giveUp
+		return stopLooking
 	})
 	return kind
 }
@@ -223,10 +223,10 @@ func (s *session) exitAhead() bool {
 	s.events.ahead(0, func(r []byte) verdict {
 		ev, err := event.Decode(s.manifest, r)
 		if err != nil || ev.Kind != "exit" {
-			return passBy
+			return skipRecord
 		}
 		found = true
-		return giveUp
+		return stopLooking
 	})
 	return found
 }
@@ -286,7 +286,7 @@ func (s *writer) onError(e *event.Event) {
 	}
 	s.errors++
 	x := &s.manifest.Errors[i]
-	s.say(
+	s.report(
 		&output.Diagnostic{
 			Kind:     "runtime_error",
 			Severity: "WARNING",
@@ -305,7 +305,7 @@ func (s *writer) onHelperError(e *event.Event) {
 		return
 	}
 	x, code := &s.manifest.Errors[i], int(int32(e.Uint(1)))
-	s.say(&output.Diagnostic{
+	s.report(&output.Diagnostic{
 		Kind: "helper_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: helperText(x.Helper, code),
 		Helper: x.Helper, Code: code, Source: true,
 	})
@@ -328,11 +328,11 @@ func (s *writer) onMessage(e *event.Event, severity string) {
 	if severity == "ERROR" && s.isFront {
 		s.errors++
 	}
-	s.say(&output.Diagnostic{Kind: e.Kind, Severity: severity, Pos: e.Pos, Chain: e.Chain, Text: string(s.printf(e))})
+	s.report(&output.Diagnostic{Kind: e.Kind, Severity: severity, Pos: e.Pos, Chain: e.Chain, Text: string(s.printf(e))})
 }
 
-// say reports a diagnostic.
-func (s *writer) say(d *output.Diagnostic) {
+// report reports a diagnostic.
+func (s *writer) report(d *output.Diagnostic) {
 	d.Muted = s.opts.NoWarnings && d.Severity == "WARNING"
 	s.sink.Diagnostic(d)
 }
@@ -348,7 +348,7 @@ func (s *session) env() *format.Env {
 		User:    userName,
 		Cgroup:  s.cgroups.Find,
 		Clock:   s.host.Wall,
-		Fail:    func(text string) { s.tell("ERROR: " + text) },
+		Fail:    func(text string) { s.logLine("ERROR: " + text) },
 		Trailer: s.manifest.Config.StrTruncTrailer,
 		Escape:  s.opts.Escape && !s.opts.Format.JSON,
 	}

@@ -100,7 +100,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 				d.Pos, d.Chain = *l.Pos, l.Chain
 			}
 		}
-		c.front.say(d)
+		c.front.report(d)
 	case "scratch":
 		c.warn(fmt.Sprintf("WARNING: %d events were dropped because programs interrupted each other too deeply", n))
 	}
@@ -114,7 +114,7 @@ func (s *session) reportSuppressed(final bool) {
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.front.say(
+		s.front.report(
 			&output.Diagnostic{
 				Kind:     "runtime_error",
 				Severity: "WARNING",

@@ -130,8 +130,8 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 	return out, keys, err
 }
 
-// walkStored is walk for a map that the kernel stores in another form. A scalar is one element; it
-// is unset if the kernel has no entry for it.
+// walkStored is like walk, for a map that the kernel stores in another form. A scalar is one
+// element; it is unset if the kernel has no entry for it.
 func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	var entries []bpfmap.Entry
 	at := map[string]int{} // index in entries, by the script's key
@@ -175,7 +175,7 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 	return out, keys, err
 }
 
-// once subtracts from the buckets of a hist() what was counted on behalf of their neighbours
+// once subtracts from the buckets of a hist() what was counted on behalf of their neighbors
 // (manifest.Stored.Low).
 func once(buckets []byte) {
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buckets[8*i:]) }

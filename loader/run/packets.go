@@ -30,7 +30,7 @@ const (
 )
 
 // packets writes the packets of skboutput() to their files. The kernel can copy packets only to a
-// perf event array, so that is read in addition to the ring buffer.
+// perf event array (perf buffer), so that is read in addition to the ring buffer.
 type packets struct {
 	session *session
 	reader  *perf.Reader
@@ -54,7 +54,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 		return nil, fmt.Errorf("unexpected type of the packet map: %s", m.Type())
 	}
 	if p.reader, err = perf.NewReader(m, packetBuffer); err != nil {
-		return nil, fmt.Errorf("buffers for packets: %w", err)
+		return nil, fmt.Errorf("cannot create the buffers for packets: %w", err)
 	}
 	for i := range s.manifest.Events {
 		e := &s.manifest.Events[i]

@@ -17,7 +17,7 @@ const (
 // Event rates, per second.
 const (
 	slowRate = 500  // below it, each event wakes the reader
-	busyRate = 1200 // from it on, events are read every longRest
+	busyRate = 1200 // at this rate or above, events are read every longRest
 )
 
 // The rate is measured over this many events or this much time, whichever comes first.

@@ -29,7 +29,7 @@ type printer struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	items  []item
-	size   int    // of items
+	size   int    // size of the items
 	busy   bool   // an item is being processed
 	closed bool   // no more items will come
 	err    error  // first write error; nothing is written after it
@@ -181,7 +181,7 @@ func (p *printer) ready(n int) bool {
 	}
 	unread := int32(-1)
 	unix.RawSyscall(unix.SYS_IOCTL, p.fd, unix.TIOCINQ, uintptr(unsafe.Pointer(&unread)))
-	return unread == 0 && n <= p.pipe // an empty pipe has room, whatever its page count
+	return unread == 0 && n <= p.pipe // an empty pipe has room, regardless of its page count
 }
 
 // writeNow writes as much as w accepts without blocking. The raw system call avoids the runtime's

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rateLimits limits the rate of messages that programs can send without bound: the first few of
-// each kind are shown, then a count at growing intervals (exponential backoff).
+// rateLimits is a rate limiter for messages, which programs can send without bound: the first few
+// of each kind are shown, then a count at growing intervals (exponential backoff).
 type rateLimits struct {
 	seen map[int]*rateLimit
 }

@@ -103,7 +103,7 @@ type Options struct {
 	// repeatedly during earlier steps that take longer than a second, and with "" at the end. Both
 	// may be nil.
 	Hint, Progress func(text string)
-	// PaintWarning shows a warning in colour; nil: all warnings go to Err.
+	// PaintWarning shows a warning in color; nil: all warnings go to Err.
 	PaintWarning func(f *report.Error)
 	// Attached is called when all probes are attached, before the first event is
 	// handled.
@@ -127,7 +127,7 @@ type session struct {
 	expansion *attach.Expansion
 	loaded    *load.Loaded
 	child     *child
-	// memoryFrom says where MaxMemory is from, if the policy lowered it.
+	// memoryFrom says where MaxMemory is set, if the policy lowered it.
 	memoryFrom string
 	links      []io.Closer
 	freeing    sync.WaitGroup   // links still being freed after detach
@@ -159,7 +159,7 @@ type session struct {
 	inside     []int            // one process per container
 	containers *containers.Host // for names in the output, valid once looked is true; nil: no containers
 	looked     bool
-	limited    rateLimits // of Manifest.Errors, by index
+	limited    rateLimits // rate limits of Manifest.Errors, by index
 
 	poller poller
 
@@ -184,7 +184,7 @@ type session struct {
 	exited bool   // an exit event was handled
 	shown  uint64 // events with output
 
-	screen   *screen // of the live view; nil: no live view
+	screen   *screen // terminal of the live view; nil: no live view
 	progress progress
 	status   int
 	errors   int // run-time errors and errorf() of the current test
@@ -600,7 +600,7 @@ func (s *session) readEvents() error {
 			return nil
 		}
 	}
-	if !s.exited && s.snapshots.asked.Load() { // requested just before the end
+	if !s.exited && s.snapshots.requested.Load() { // requested just before the end
 		s.snapshot(time.Now())
 	}
 	return nil
@@ -633,7 +633,7 @@ func (s *session) recoverPanic() {
 }
 
 // awaitRoom waits while the printer has a backlog (backpressure). It acts at once on an exit() that
-// arrives in the ring buffer meanwhile. It reports whether there is room; with stoppable it does
+// arrives in the ring buffer in the meantime. It reports whether there is room; with stoppable it does
 // not wait if the run is about to end.
 func (s *session) awaitRoom(stoppable bool) bool {
 	for s.printer.full() && !s.printer.failed.Load() {
@@ -707,7 +707,7 @@ func (s *session) finish() (int, error) {
 	s.reportSuppressed(true)
 	s.printMaps()
 	switch err := s.stopPrinter(); {
-	case s.opts.OwnProcess && errors.Is(err, unix.EPIPE): // its reader, such as head(1), has read enough
+	case s.opts.OwnProcess && errors.Is(err, unix.EPIPE): // the reader of the output, such as head(1), has read enough
 		return brokenPipe, nil
 	case err != nil:
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
@@ -780,7 +780,7 @@ func (s *session) close() {
 	}
 }
 
-// orEnded adds to an attach error that the -p processes have exited meanwhile, if they have.
+// orEnded adds to an attach error that the -p processes have exited in the meantime, if they have.
 func (s *session) orEnded(err error) error {
 	if s.host == nil || len(s.opts.PIDs) == 0 || slices.ContainsFunc(s.opts.PIDs, filter.Alive) {
 		return err // without a host nothing was started

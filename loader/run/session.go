@@ -118,7 +118,7 @@ func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }
 // RunSelf runs the self programs.
 func (x *Session) RunSelf() {
 	if err := x.s.runVirtual(probe.Self); err != nil {
-		x.s.tell(err.Error())
+		x.s.logLine(err.Error())
 	}
 }
 

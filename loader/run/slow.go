@@ -92,7 +92,7 @@ func (s *writer) onCat(e *event.Event) {
 	s.sink.Piece(e, nil, first, true)
 }
 
-// cause is the last part of a file error, in the words of strerror(3).
+// cause returns the last part of a file error, in the words of strerror(3).
 func cause(err error) string {
 	if pe, ok := err.(*os.PathError); ok {
 		text := []byte(pe.Err.Error())
@@ -254,7 +254,7 @@ func chunks(r io.Reader, quit <-chan struct{}, show func([]byte)) error {
 	}
 }
 
-// wholeRunes is the length of b without an incomplete character at its end.
+// wholeRunes returns the length of b without an incomplete character at its end.
 func wholeRunes(b []byte) int {
 	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) {

@@ -14,11 +14,11 @@ import (
 
 // snapshots shows all maps at an interval (Options.Every), without the script asking for it.
 type snapshots struct {
-	next    time.Time
-	timer   *time.Timer // wakes the event reader
-	pending atomic.Bool // a snapshot is being written
-	asked   atomic.Bool // a snapshot was requested
-	skipped int         // skipped since the last warning
+	next      time.Time
+	timer     *time.Timer // wakes the event reader
+	pending   atomic.Bool // a snapshot is being written
+	requested atomic.Bool // a snapshot was requested
+	skipped   int         // skipped since the last warning
 }
 
 // startSnapshots schedules the first snapshot. Formats whose file is read by others start at once,
@@ -38,9 +38,9 @@ func (s *session) startSnapshots() {
 // clears maps; the printer formats and writes them.
 func (s *session) snapshot(now time.Time) {
 	c := &s.snapshots
-	asked := c.asked.Load() && c.asked.Swap(false)
+	requested := c.requested.Load() && c.requested.Swap(false)
 	due := c.timer != nil && !now.Before(c.next)
-	if !due && !asked {
+	if !due && !requested {
 		return
 	}
 	if due {
@@ -85,7 +85,7 @@ func (s *session) snapshot(now time.Time) {
 
 // showNow requests a snapshot, which the event reader makes as soon as it can.
 func (s *session) showNow() {
-	s.snapshots.asked.Store(true)
+	s.snapshots.requested.Store(true)
 	s.events.wake()
 }
 

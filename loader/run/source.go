@@ -91,9 +91,9 @@ const maxAhead = 1024
 type verdict int
 
 const (
-	passBy verdict = iota // continue with the next record
-	takeIt                // found: remove this record from the queue
-	giveUp                // the wanted record cannot come before this one
+	skipRecord  verdict = iota // continue with the next record
+	takeRecord                 // found: remove this record from the queue
+	stopLooking                // the wanted record cannot come before this one
 )
 
 // ahead passes the following records to decide, in order, and reports whether one was consumed. It
@@ -104,10 +104,10 @@ func (s *source) ahead(wait time.Duration, decide func([]byte) verdict) bool {
 			continue
 		}
 		switch decide(r) {
-		case takeIt:
+		case takeRecord:
 			s.queue[i] = nil
 			return true
-		case giveUp:
+		case stopLooking:
 			return false
 		}
 	}
@@ -121,11 +121,11 @@ func (s *source) ahead(wait time.Duration, decide func([]byte) verdict) bool {
 			continue
 		}
 		v := decide(r)
-		if v == takeIt {
+		if v == takeRecord {
 			return true
 		}
 		s.queue = append(s.queue, append([]byte(nil), r...))
-		if v == giveUp {
+		if v == stopLooking {
 			return false
 		}
 	}

@@ -50,7 +50,7 @@ func stubImage() []byte {
 	half(fileHeader)
 	half(segmentHeader)
 	half(1) // segments
-	half(0) // of sections: size, number, index of names
+	half(0) // section headers: size, number, index of names
 	half(0)
 	half(0)
 	word(uint32(elf.PT_LOAD))

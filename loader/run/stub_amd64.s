@@ -1,9 +1,9 @@
 #include "textflag.h"
 
-// stub is the entry of a process. The stack has argc, the path of the command, its
-// name for the kernel, the command's arguments, NULL, and the environment. Descriptor
-// 3 is read for the byte that lets it go on, 4 is written to when it waits and when
-// it fails, and 5 is its own file.
+// stub is the entry point of a process. The stack has argc, the path of the command,
+// its name for the kernel, the command's arguments, NULL, and the environment. The stub
+// writes to descriptor 4 when it is ready, reads a byte from descriptor 3 before it
+// continues, and writes to descriptor 4 again if it fails. Descriptor 5 is its own file.
 TEXT stub<>(SB), NOSPLIT|NOFRAME, $0
 	MOVQ	SP, R12
 	// prctl(PR_SET_NAME, argv[1])
@@ -57,6 +57,6 @@ quit:
 	SYSCALL
 	JMP	quit
 
-// stubCode is the address of stub; in Go it would be that of a wrapper.
+// stubCode is the address of stub. In Go code the address would be that of a wrapper.
 DATA ·stubCode(SB)/8, $stub<>(SB)
 GLOBL ·stubCode(SB), NOPTR|RODATA, $8

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// stub is the entry of a process; see stub_amd64.s.
+// stub is the entry point of a process; see stub_amd64.s.
 TEXT stub<>(SB), NOSPLIT|NOFRAME, $0
 	MOVD	RSP, R19
 	// prctl(PR_SET_NAME, argv[1])

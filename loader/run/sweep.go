@@ -88,7 +88,7 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 			return err
 		}
 	}
-	// If a stack occurs again meanwhile, the kernel finds it in the table and does not store it
+	// If a stack occurs again in the meantime, the kernel finds it in the table and does not store it
 	// again. The frames of removed stacks stay known here until the next sweep.
 	out := map[uint64][]byte{}
 	for _, key := range ids {

@@ -23,7 +23,7 @@ import (
 // packet is the smallest input that the kernel accepts: an Ethernet header.
 var packet = make([]byte, 14)
 
-// errNone is the error of a script that has nothing for the chosen mode, or only probes of another
+// errNone returns the error of a script that has nothing for the chosen mode, or only probes of another
 // mode.
 func (s *session) errNone() error {
 	has := map[string]bool{}
@@ -48,7 +48,7 @@ type trial struct {
 	name   string
 	plan   *resolve.Plan
 	prog   *ebpf.Program
-	output []byte // of the last run
+	output []byte // output of the last run
 	passed bool   // the last run returned 0, without an exit code or errors
 	result uint32
 	took   time.Duration // duration of one run

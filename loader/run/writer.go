@@ -42,7 +42,7 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w := &writer{session: s}
 	w.Run = &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, Tell: s.tell,
+		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, MessageNow: s.logLine,
 		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
 		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
 		Losses: s.lossCounts, Detachments: s.detachments, Costs: s.costs,
@@ -95,7 +95,7 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 func (s *session) internalError(pos manifest.Pos, err error) {
 	s.crashed.Store(true)
 	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
-	s.tell(f.Message("ERROR"))
+	s.logLine(f.Message("ERROR"))
 }
 
 // message writes a line to the error output, after the previous output.

@@ -21,7 +21,7 @@ type parsed struct {
 	table
 	buildID  string
 	full     bool // more functions than a table can hold
-	stripped bool // there may be a separate file of symbols
+	stripped bool // symbols may be in a separate file
 	link     string
 	linkSum  uint32 // CRC-32 of the file that link names
 }
@@ -79,7 +79,7 @@ func eachFunction(f *elf.File, yield func(s *binary.Symbol, name []byte) bool) e
 	})
 }
 
-// FileOffset is the offset in the file of a virtual address, by the segments.
+// FileOffset returns the offset in the file of a virtual address, by the segments.
 func FileOffset(f *elf.File, addr uint64) (uint64, bool) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz {
@@ -89,7 +89,7 @@ func FileOffset(f *elf.File, addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// CodeOffset is FileOffset for an address in a segment that holds code.
+// CodeOffset is like FileOffset, for an address in a segment that contains code.
 func CodeOffset(f *elf.File, addr uint64) (uint64, bool) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz {

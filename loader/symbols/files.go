@@ -51,13 +51,13 @@ type Function struct {
 
 // Image describes a program or library.
 type Image struct {
-	Path   string // of the file, or of the archive that it is in
+	Path   string // path of the file, or of the archive that contains it
 	Base   uint64 // offset of the ELF file in it, in bytes
-	Linked bool   // it is a program or a shared library
+	Linked bool   // the file is a program or a shared library
 	// Identity identifies the build (binary.Identity), if requested; NoIdentity is why there
 	// is none.
 	Identity, NoIdentity string
-	Functions            []Function // those that the question named, in the order of the file
+	Functions            []Function // the requested functions, in the order of the file
 	// CodeOffset is the file offset of the requested address, if HasCode. Around is the innermost function that
 	// contains it after its first byte; nil if none is known.
 	CodeOffset uint64
@@ -70,7 +70,7 @@ type Question struct {
 	Name, Lang string // Lang "cpp": Name is a C++ function
 	Addr       uint64
 	Offset     uint64 // an offset inside the functions that Name matches, in bytes
-	Identity   bool   // whether to return the file's identity
+	Identity   bool   // return the file's identity
 }
 
 // Functions returns functions of the file at path, which may be in an archive.
@@ -126,7 +126,7 @@ func (f *Files) Probes(path, provider, name string, identity bool) (img *Image, 
 
 // Address is the location of a symbol, relative to others in its file.
 type Address struct {
-	Value, From, CodeStart       uint64 // virtual addresses: of the symbol, of the place, of the first code
+	Value, From, CodeStart       uint64 // virtual addresses: of the symbol, of the given file offset, of the first code
 	Known, HasFrom, HasCodeStart bool
 	Program                      bool // not a library
 }
@@ -342,14 +342,14 @@ func (p *packer) probes(f *elf.File, provider, name string, identity bool) error
 	p.failure(failure)
 	at := len(*p)
 	p.number(0)
-	type place struct {
+	type location struct {
 		provider, name string
 		offset         uint64
 	}
-	seen := map[place]bool{}
+	seen := map[location]bool{}
 	for i := range all {
 		l := &all[i]
-		here := place{l.Provider, l.Name, l.Offset}
+		here := location{l.Provider, l.Name, l.Offset}
 		if seen[here] || !probe.Glob(provider, l.Provider) || !probe.Glob(name, l.Name) {
 			continue
 		}
@@ -386,7 +386,7 @@ func (p *packer) address(f *elf.File, symbol string, offset uint64) {
 	}
 }
 
-// loadAddress is the virtual address of the code at an offset in the file.
+// loadAddress returns the virtual address of the code at an offset in the file.
 func loadAddress(f *elf.File, off uint64) (uint64, bool) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && off >= p.Off && off-p.Off < p.Filesz {
@@ -396,7 +396,7 @@ func loadAddress(f *elf.File, off uint64) (uint64, bool) {
 	return 0, false
 }
 
-// codeStart is the lowest address of the file's code.
+// codeStart returns the lowest address of the file's code.
 func codeStart(f *elf.File) (least uint64, found bool) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && (!found || p.Vaddr < least) {
@@ -502,7 +502,7 @@ func (u *unpacker) text() string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// count is the length of a list.
+// count returns the length of a list.
 func (u *unpacker) count() int { return int(min(u.number(), MaxResults)) }
 
 func (u *unpacker) function() *Function {

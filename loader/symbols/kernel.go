@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package symbols resolves addresses to names: kernel addresses by /proc/kallsyms, user
-// addresses by a process's memory map and the symbol tables of its files. It also formats
-// stacks.
+// Package symbols is symbolization: it resolves addresses to names, kernel addresses by
+// /proc/kallsyms, user addresses by a process's memory map and the symbol tables of its files. It
+// also formats stacks.
 //
 // It takes addresses and returns text. Symbol tables are read on demand.
 package symbols
@@ -37,12 +37,12 @@ type Table struct {
 	mu       sync.Mutex // guards the fields below, those of procs and Watch; not held while a file is read
 	clock    uint64     // LRU clock
 	procs    map[uint32]*process
-	mapBytes int // of procs
-	sweepAt  int // of procs: how many there may be
+	mapBytes int // size of procs in bytes
+	sweepAt  int // number of processes in procs at which exited ones are dropped
 	paths    map[string]string
-	files    map[fileID]*fileSyms // of those that cannot be read: without symbols
+	files    map[fileID]*fileSyms // files that cannot be read are entries without symbols
 	held     map[fileID]*os.File  // open, symbols not read yet
-	symBytes int                  // of files, and of the perf maps in procs
+	symBytes int                  // size of files, and of the perf maps in procs
 
 	warnMu sync.Mutex
 	warned map[string]bool
@@ -102,7 +102,7 @@ func (t *Table) warn(text string) {
 	t.Warn(text)
 }
 
-// Poll is Watch.Poll.
+// Poll calls Watch.Poll.
 func (t *Table) Poll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *Table) Kernel(addr uint64) (sym hostinfo.Symbol, off uint64, ok bool) {
 	return t.kernel.Lookup(addr)
 }
 
-// Ksym is the bare name of the kernel function at addr, or the address in hex.
+// Ksym returns the bare name of the kernel function at addr, or the address in hex.
 func (t *Table) Ksym(addr uint64) string {
 	if sym, _, ok := t.Kernel(addr); ok {
 		return sym.Name
@@ -130,7 +130,7 @@ func (t *Table) Ksym(addr uint64) string {
 	return hex(addr)
 }
 
-// hex is an address without a name; 0 has no prefix, as C++ streams write it.
+// hex formats an address without a name; 0 has no prefix, as with C++ streams.
 func hex(v uint64) string {
 	if v == 0 {
 		return "0"

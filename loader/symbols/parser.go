@@ -27,7 +27,7 @@ type parser struct {
 const parserName = "btrun-symbols"
 
 const (
-	parserSocket = 3 // its descriptor in the parser process
+	parserSocket = 3 // the socket's descriptor in the parser process
 	// parseTime is the CPU time limit of a request, and parseWait its wall clock limit on a
 	// busy machine. They bound how long a hostile file can block, and maxParseFails how
 	// often.
@@ -104,7 +104,7 @@ func (p *parser) start() error {
 	p.proc, err = os.StartProcess("/proc/self/exe", []string{parserName}, &os.ProcAttr{
 		Files: []*os.File{null, null, null, theirs},
 		Env:   []string{"GOTRACEBACK=none", "GOMEMLIMIT=256MiB"},
-		Sys:   &unix.SysProcAttr{Setpgid: true}, // so that signals of the terminal to this process group do not reach it
+		Sys:   &unix.SysProcAttr{Setpgid: true}, // signals of the terminal do not reach it
 	})
 	if err != nil {
 		unix.Close(pair[0])

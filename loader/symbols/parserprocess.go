@@ -28,7 +28,7 @@ func init() {
 // Limits of the parser process.
 const (
 	parserMemory = 768 << 20 // bytes of data (RLIMIT_DATA)
-	nobody       = 65534     // its user and group when running as root
+	nobody       = 65534     // user and group of the parser process if it was started by root
 )
 
 // The argument of capset(2); the system call by several threads needs an address that
@@ -200,7 +200,7 @@ const (
 	maxShownShift = 14
 )
 
-// demangled is a C++ or Rust name as in the source; a name that would become too long is returned unchanged.
+// demangled returns a C++ or Rust name as in the source; a name that would become too long is returned unchanged.
 func demangled(name string) string {
 	if len(name) > maxMangled {
 		return name

@@ -63,7 +63,7 @@ func (p *perfMap) add(t table) {
 	p.tables = append(p.tables, t)
 }
 
-// merged is the union of both tables. A later function replaces an earlier one at the same
+// merged returns the union of both tables. A later function replaces an earlier one at the same
 // address.
 func merged(old, new *table) (m table) {
 	m.entries, m.names = make(
@@ -126,7 +126,7 @@ func (t *Table) perfMapped(addr uint64, tgid uint32) (name, file string, off uin
 func (t *Table) count(tgid uint32, p *perfMap) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if proc := t.procs[tgid]; proc != nil && proc.perf == p { // not forgotten meanwhile
+	if proc := t.procs[tgid]; proc != nil && proc.perf == p { // not forgotten in the meantime
 		t.symBytes += p.bytes() - proc.perfBytes
 		proc.perfBytes = p.bytes()
 		t.forgetFiles()
@@ -168,7 +168,7 @@ func (t *Table) refresh(p *perfMap, tgid uint32) {
 	}
 }
 
-// openPerfMap opens a process's perf map; nil when there is none.
+// openPerfMap opens a process's perf map, or nil if there is none.
 func openPerfMap(tgid uint32) (*os.File, string) {
 	for _, c := range perfMapNames(tgid) {
 		if f, err := safefile.OpenInNoFollow(c.root, c.name); err == nil {
@@ -180,8 +180,8 @@ func openPerfMap(tgid uint32) (*os.File, string) {
 
 type perfMapName struct{ root, name string }
 
-// perfMapNames are the candidate files of a process: it names them by its process ID in its own PID namespace, in its
-// own /tmp.
+// perfMapNames returns the candidate files of a process: it names them by its process ID in its own PID namespace, in
+// its own /tmp.
 func perfMapNames(tgid uint32) []perfMapName {
 	name := func(pid string) string { return "/tmp/perf-" + pid + ".map" }
 	outer := strconv.FormatUint(uint64(tgid), 10)
@@ -273,7 +273,7 @@ func (s *byTime) Less(i, j int) bool {
 	return a.off < b.off || a.off == b.off && a.name < b.name // names are in the order of time
 }
 
-// rootsOf are the directories below which a process's files are searched.
+// rootsOf returns the directories below which a process's files are searched.
 func rootsOf(tgid uint32) []string {
 	root := fmt.Sprintf("/proc/%d/root", tgid)
 	if _, err := os.Stat(root + "/"); err != nil {

@@ -21,12 +21,12 @@ import (
 // process for the first time, or when an address is resolved.
 type process struct {
 	maps      []mapping
-	bytes     int             // of maps
-	missed    map[uint64]bool // pages that no mapping held when the map was read for them
+	bytes     int             // size of maps
+	missed    map[uint64]bool // pages that were in no mapping when the map was read again for them
 	parent    uint32          // process whose memory it started with, if it had exited when first seen
 	used      uint64          // as Table.clock counts
-	perf      *perfMap        // its contents are for lookups only
-	perfBytes int             // of it, as counted in Table.symBytes
+	perf      *perfMap        // the functions in it are only for lookups
+	perfBytes int             // size of perf, as counted in Table.symBytes
 }
 
 // mapping is an executable part of a process's memory.
@@ -364,14 +364,14 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.files[m.file] = s
 	t.symBytes += s.bytes()
 	t.forgetFiles()
-	if f := t.held[m.file]; f != nil { // opened meanwhile
+	if f := t.held[m.file]; f != nil { // opened in the meantime
 		f.Close()
 		delete(t.held, m.file)
 	}
 	return s.orNil()
 }
 
-// orNil is s, or nil if it is empty.
+// orNil returns s, or nil if it is empty.
 func (s *fileSyms) orNil() *fileSyms {
 	if len(s.entries) == 0 && s.buildID == "" {
 		return nil
@@ -440,7 +440,7 @@ func (t *Table) forgetFiles() {
 	}
 }
 
-// Usym is the bare name of the function at addr in process tgid, or the address in hex.
+// Usym returns the bare name of the function at addr in process tgid, or the address in hex.
 func (t *Table) Usym(addr uint64, tgid uint32) string {
 	if name, _, _ := t.User(addr, tgid); name != "" {
 		return name

@@ -42,7 +42,7 @@ type reply struct {
 	ok       bool
 	stripped bool
 	full     bool   // table does not contain everything in the file
-	sum      uint32 // of parsed
+	sum      uint32 // checksum of the parsed file
 	off      uint64 // perf map: where to read on
 	text     string // build ID, demangled name
 	link     string
@@ -132,7 +132,7 @@ func (r *reply) read(in io.Reader) error {
 type socket struct {
 	fd       int
 	deadline time.Time
-	cpuClock int32 // of the process at the other end
+	cpuClock int32 // CPU clock of the process at the other end
 	cpuLimit int64 // reading of that clock, in ns
 }
 

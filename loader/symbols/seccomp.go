@@ -49,7 +49,7 @@ func restrictSyscalls() error {
 	n := uint8(len(allowedSyscalls))
 	prog := []unix.SockFilter{
 		load(seccompArch),
-		{Code: equal, K: here.AuditArch(), Jf: n + 1}, // of another architecture: refused
+		{Code: equal, K: here.AuditArch(), Jf: n + 1}, // system calls of another architecture are refused
 		load(seccompNumber),
 	}
 	for i, nr := range allowedSyscalls {

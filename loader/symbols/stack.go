@@ -16,7 +16,7 @@ const (
 	ModeBuildID  = "build_id"
 )
 
-// Kstack is the text of a kernel stack, innermost frame first.
+// Kstack returns the text of a kernel stack, innermost frame first.
 func (t *Table) Kstack(frames []uint64, mode string) string {
 	return stack(frames, mode, func(addr uint64) (string, string, uint64) {
 		sym, off, ok := t.Kernel(addr)
@@ -27,7 +27,7 @@ func (t *Table) Kstack(frames []uint64, mode string) string {
 	}, nil)
 }
 
-// Ustack is the text of a user stack of process tgid.
+// Ustack returns the text of a user stack of process tgid.
 func (t *Table) Ustack(frames []uint64, mode string, tgid uint32) string {
 	return stack(frames, mode, func(addr uint64) (string, string, uint64) {
 		return t.User(addr, tgid)
@@ -81,7 +81,7 @@ func frame(addr uint64, mode string, find func(uint64) (name, module string, off
 	return "        " + name + "+" + strconv.FormatUint(off, 10)
 }
 
-// buildIDFrame is "<build id> 0x<offset in the file>", or the bare address.
+// buildIDFrame returns "<build id> 0x<offset in the file>", or the bare address.
 func (t *Table) buildIDFrame(addr uint64, tgid uint32) string {
 	m := t.find(addr, tgid)
 	if m != nil {

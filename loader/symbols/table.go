@@ -29,7 +29,7 @@ const (
 	maxNames   = 1 << 27 // bytes
 )
 
-// bytes is the memory of the table.
+// bytes returns the memory of the table.
 func (t *table) bytes() int { return len(t.entries)*entrySize + len(t.names) }
 
 // add appends a function. It reports whether there is room for it.
@@ -98,7 +98,7 @@ func (t *table) lookup(off uint64) (name string, in uint64, ok bool) {
 	return "", 0, false
 }
 
-// raw is the memory of the entries, for sending and receiving them.
+// raw returns the memory of the entries, for sending and receiving them.
 func raw(e []entry) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e))), len(e)*entrySize)
 }

@@ -21,8 +21,8 @@ import (
 type Watch struct {
 	rings []*perfRing
 	procs map[uint32]*watched
-	order []uint32 // of procs, oldest first
-	bytes int      // of the mappings in procs
+	order []uint32 // keys of procs, oldest first
+	bytes int      // size of the mappings in procs
 }
 
 // watched holds the mappings of a process since it started or executed another program.
@@ -103,7 +103,7 @@ func (w *Watch) Close() {
 	w.rings = nil
 }
 
-// FDs are the descriptors that are readable when the buffers are half full.
+// FDs returns the descriptors that are readable when the buffers are half full.
 func (w *Watch) FDs() []int {
 	if w == nil {
 		return nil
@@ -188,7 +188,7 @@ func (w *Watch) apply(r *record) {
 		}
 		p := w.procs[word(0)]
 		if p == nil {
-			p = &watched{parent: word(0)} // it has more mappings, from before
+			p = &watched{parent: word(0)} // the process has more mappings, from before
 			w.begin(word(0), p)
 		}
 		if len(p.maps) < maxWatchedMaps {

@@ -23,7 +23,7 @@ var operands = map[elf.Machine]func(r *reader, text string, pc uint64) (Arg, boo
 	elf.EM_X86_64: (*reader).x86, elf.EM_AARCH64: (*reader).arm64, elf.EM_RISCV: (*reader).riscv,
 }
 
-// tableOf is nil for a machine whose operands cannot be read.
+// tableOf returns nil for a machine whose operands cannot be read.
 func tableOf(m elf.Machine) *table {
 	a, operand := arch.ByMachine(m), operands[m]
 	if a == nil || operand == nil {

@@ -22,7 +22,7 @@ import (
 // Location is one location of a probe; a probe that was inlined has many.
 type Location struct {
 	Provider, Name string
-	Offset         uint64 // of the probe's instruction in the file
+	Offset         uint64 // offset of the probe's instruction in the file
 	Semaphore      uint64 // offset in the file of its counter, 0: none
 	Text           string // arguments as in the note
 	Args           []Arg
@@ -47,7 +47,7 @@ type Arg struct {
 	Kind   Kind
 	Value  int64  // the constant, or the displacement of a memory operand
 	Reg    uint16 // offset in struct pt_regs
-	Index  uint16 // the same of the index register, or NoIndex
+	Index  uint16 // offset of the index register, or NoIndex
 	Scale  uint8  // shift of the index
 	Size   uint8  // bytes: 1, 2, 4, 8
 	Signed bool
@@ -59,7 +59,7 @@ const MaxArgs = 12
 // ArgSize is the size of an argument's encoding, in bytes.
 const ArgSize = 16
 
-// Encode is the form of arguments that programs read, MaxArgs of ArgSize each.
+// Encode returns the form of arguments that programs read, MaxArgs of ArgSize each.
 func Encode(args []Arg) []byte {
 	out := make([]byte, 0, MaxArgs*ArgSize)
 	for _, a := range args[:min(len(args), MaxArgs)] {
@@ -88,7 +88,7 @@ const (
 func Read(f *elf.File) (all []Location, err error) {
 	defer func() {
 		if p := recover(); p != nil { // debug/elf may panic on damaged input
-			err = fmt.Errorf("notes of probes: %v", p)
+			err = fmt.Errorf("USDT notes: %v", p)
 		}
 	}()
 	section := f.Section(".note.stapsdt")
@@ -96,11 +96,11 @@ func Read(f *elf.File) (all []Location, err error) {
 		return nil, nil
 	}
 	if section.Size > maxNotes {
-		return nil, fmt.Errorf("notes of probes: too large: %d bytes", section.Size)
+		return nil, fmt.Errorf("USDT notes: too large: %d bytes", section.Size)
 	}
 	data, err := section.Data()
 	if err != nil {
-		return nil, fmt.Errorf("notes of probes: %w", err)
+		return nil, fmt.Errorf("USDT notes: %w", err)
 	}
 	r := reader{file: f, table: tableOf(f.Machine)}
 	if base := f.Section(".stapsdt.base"); base != nil {
@@ -136,7 +136,7 @@ type reader struct {
 // note splits off the first note; desc is nil if it is not a note of a probe.
 func (r *reader) note(data []byte) (desc, rest []byte, err error) {
 	if len(data) < 12 {
-		return nil, nil, fmt.Errorf("notes of probes: %d bytes after the last one", len(data))
+		return nil, nil, fmt.Errorf("USDT notes: %d bytes after the last note", len(data))
 	}
 	order := r.file.ByteOrder
 	nameSize, descSize := uint64(order.Uint32(data)), uint64(order.Uint32(data[4:]))
@@ -144,7 +144,7 @@ func (r *reader) note(data []byte) (desc, rest []byte, err error) {
 	pad := func(n uint64) uint64 { return (n + 3) &^ 3 }
 	end := 12 + pad(nameSize) + descSize
 	if end > uint64(len(data)) {
-		return nil, nil, fmt.Errorf("notes of probes: a note of %d bytes in the last %d", end, len(data))
+		return nil, nil, fmt.Errorf("USDT notes: a note of %d bytes in the last %d", end, len(data))
 	}
 	name := data[12 : 12+nameSize]
 	desc = data[12+pad(nameSize) : end]
@@ -162,7 +162,7 @@ func (r *reader) location(desc []byte) (Location, error) {
 		size = 4
 	}
 	if len(desc) < 3*size {
-		return Location{}, fmt.Errorf("notes of probes: a probe of %d bytes", len(desc))
+		return Location{}, fmt.Errorf("USDT notes: a note of %d bytes is too short", len(desc))
 	}
 	word := func(i int) uint64 {
 		if size == 4 {
@@ -171,14 +171,14 @@ func (r *reader) location(desc []byte) (Location, error) {
 		return r.file.ByteOrder.Uint64(desc[8*i:])
 	}
 	pc, base, semaphore := word(0), word(1), word(2)
-	var texts [3]string
+	var parts [3]string
 	rest := desc[3*size:]
-	for i := range texts {
+	for i := range parts {
 		text, tail, ok := bytes.Cut(rest, []byte{0})
 		if !ok || len(text) > maxName {
-			return Location{}, fmt.Errorf("notes of probes: the strings of a probe are truncated")
+			return Location{}, fmt.Errorf("USDT notes: the strings of a probe are truncated")
 		}
-		texts[i], rest = string(text), tail
+		parts[i], rest = string(text), tail
 	}
 	// A prelinked file was relocated after its notes were written.
 	if r.base != 0 {
@@ -187,11 +187,11 @@ func (r *reader) location(desc []byte) (Location, error) {
 			semaphore += r.base - base
 		}
 	}
-	l := Location{Provider: texts[0], Name: texts[1], Text: texts[2]}
+	l := Location{Provider: parts[0], Name: parts[1], Text: parts[2]}
 	var ok bool
 	if l.Offset, ok = r.fileOffset(pc, elf.PF_X); !ok {
 		return Location{}, fmt.Errorf(
-			"notes of probes: %s:%s has no code at address %#x",
+			"USDT notes: %s:%s has no code at address %#x",
 			clip(l.Provider),
 			clip(l.Name),
 			pc,
@@ -200,7 +200,7 @@ func (r *reader) location(desc []byte) (Location, error) {
 	if semaphore != 0 {
 		if l.Semaphore, ok = r.fileOffset(semaphore, elf.PF_W); !ok {
 			return Location{}, fmt.Errorf(
-				"notes of probes: %s:%s has no counter at address %#x",
+				"USDT notes: %s:%s has no counter at address %#x",
 				clip(l.Provider),
 				clip(l.Name),
 				semaphore,
@@ -223,11 +223,11 @@ func (r *reader) fileOffset(addr uint64, flag elf.ProgFlag) (uint64, bool) {
 	return 0, false
 }
 
-// symbol is the address of a data symbol.
+// symbol returns the address of a data symbol.
 func (r *reader) symbol(name string) (uint64, bool) {
 	if r.symbols == nil {
 		r.symbols = map[string]uint64{}
-		size := 0 // of the names
+		size := 0 // size of the names
 		elfbin.EachSymbol(r.file, func(s *elfbin.Symbol) bool {
 			if s.Defined() && s.Type != elf.STT_FUNC && s.Type != elf.STT_SECTION {
 				if name := s.Name(); len(name) > 0 {

@@ -160,8 +160,8 @@ func TestLies(t *testing.T) {
 		name, script, says string
 		spoil              func([]byte, *manifest.Manifest) []byte
 	}{
-		{"fentry that decides results", `fentry:security_inode_mkdir { @ = 1; }`, "cannot be", rename("fentry/security_inode_mkdir\x00", "fmod_ret/security_inode_m")},
-		{"fentry that is an LSM program", `fentry:security_inode_mkdir { @ = 1; }`, "cannot be", rename("fentry/security_inode_mkdir\x00", "lsm/security_inode_mkdirxxx")},
+		{"fentry that decides results", `fentry:security_inode_mkdir { @ = 1; }`, "is wrong for", rename("fentry/security_inode_mkdir\x00", "fmod_ret/security_inode_m")},
+		{"fentry that is an LSM program", `fentry:security_inode_mkdir { @ = 1; }`, "is wrong for", rename("fentry/security_inode_mkdir\x00", "lsm/security_inode_mkdirxxx")},
 		{"sleepable", `fentry:security_inode_mkdir { @ = 1; }`, "flags", rename("fentry/security_inode_mkdir\x00", "fentry.s/security_inode_mkd")},
 		{"program without a name in the manifest", `begin { @ = 1; } end { @ = 2; }`, "does not name", func(b []byte, m *manifest.Manifest) []byte {
 			m.Programs = m.Programs[:1]

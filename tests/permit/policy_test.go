@@ -137,8 +137,8 @@ func TestBrokenPolicy(t *testing.T) {
 		{"can be written by others", `{}`, "chmod g+w /etc/btrun;"},
 		{"can be written by others", `{}`, "chmod 777 /etc;"},
 		{"can be written by others", `{}`, "mv /etc/btrun/policy.json /tmp/policy-$$; ln -s /tmp/policy-$$ /etc/btrun/policy.json; trap 'rm -f /tmp/policy-$$' EXIT; sh -c \"$1 $2\"; exit $?;"},
-		{"leads nowhere", `{}`, "ln -sf /none /etc/btrun/policy.json;"},
-		{"leads nowhere", `{}`, "rm -r /etc/btrun; ln -s /none /etc/btrun;"},
+		{"dangling symbolic link", `{}`, "ln -sf /none /etc/btrun/policy.json;"},
+		{"dangling symbolic link", `{}`, "rm -r /etc/btrun; ln -s /none /etc/btrun;"},
 		{"not a regular file", `{}`, "rm /etc/btrun/policy.json; mkfifo /etc/btrun/policy.json;"},
 		{"not a regular file", `{}`, "rm /etc/btrun/policy.json; mkdir /etc/btrun/policy.json;"},
 		{"not a directory", `{}`, "rm -r /etc/btrun; echo > /etc/btrun;"},
@@ -186,7 +186,7 @@ func TestBudgetNeedsStatistics(t *testing.T) {
 		{`{}`, append(weak, "--budget", "1%", timer)}, {`{"budget": "2%"}`, append(weak, timer)}, {`{"budget": "2%"}`, append(weak, "--budget", "1%", timer)},
 	} {
 		out, err := h.run(t, c.policy, "", c.args...)
-		if err == nil || !strings.Contains(out, "cannot be held") || !strings.Contains(out, "CAP_SYS_ADMIN") {
+		if err == nil || !strings.Contains(out, "cannot be enforced") || !strings.Contains(out, "CAP_SYS_ADMIN") {
 			t.Errorf("%s %v: error = %v, want one about CAP_SYS_ADMIN, output:\n%s", c.policy, c.args, err, out)
 		}
 	}

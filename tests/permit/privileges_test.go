@@ -174,7 +174,7 @@ func TestCopiesOfPrograms(t *testing.T) {
 	if strings.Contains(string(out), "not permitted") || strings.Contains(string(out), "BTF") {
 		t.Skip("skipped: this machine does not let root load programs: ", string(out))
 	}
-	if err == nil || !strings.Contains(string(out), "copies of its programs, and the limit is 4096 KiB: change it with --max-memory") {
+	if err == nil || !strings.Contains(string(out), "copies of its programs, but the limit is 4096 KiB: change it with --max-memory") {
 		t.Errorf("error = %v, want one about --max-memory, output:\n%s", err, out)
 	}
 }

@@ -232,7 +232,7 @@ func TestColours(t *testing.T) {
 	}{
 		{"btc end.bt", true, `Ctrl-C ends the run and prints the maps`},
 		{"NO_COLOR=1 btc end.bt", false, `Ctrl-C ends the run and prints the maps`},
-		{"btc --timeout 9s end.bt", true, `ends after 9s; Ctrl-C ends the run before and prints the maps`},
+		{"btc --timeout 9s end.bt", true, `ends after 9s; Ctrl-C ends the run earlier and prints the maps`},
 		{"btc -c 'sleep 0.2' end.bt", true, `ends with the command; Ctrl-C `},
 		{"btc -q end.bt", false, ``},
 		{"btc -f json end.bt", false, ``},
