@@ -71,6 +71,9 @@ type Input struct {
 	// Suffix ends the names of the object's own symbols, after an underscore: letters, digits and
 	// underscores. "": the hash of the script, so that objects of several scripts can be linked.
 	Suffix string
+	// MapPrefix begins the symbols of the script's maps: @x is MapPrefix_x, and @ is MapPrefix. "": they keep
+	// their names.
+	MapPrefix string
 	// PlainNames leaves the names without a suffix, for tests that compare them.
 	PlainNames bool
 	// Compiler is the compiler's name and version for the manifest.
@@ -223,7 +226,10 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 		return nil, machineError{err}
 	}
 	in.dump("asm", func() string { return assembly(funcs) })
-	m.Suffix = in.suffix(m)
+	m.Suffix, m.MapPrefix = in.suffix(m), in.MapPrefix
+	if err := checkSymbols(m); err != nil {
+		return nil, err
+	}
 	in.setParams(m)
 	object, err := obj.Write(m, funcs)
 	if err != nil {
@@ -259,6 +265,33 @@ func tooLarge(m *ir.Module, f *manifest.FormatError) error {
 		d.Text = "the result is too large for an object: " + part + ": " + f.Text
 	}
 	return d
+}
+
+// checkSymbols reports a map of the script whose symbol is also one of the object's own, which a suffix or
+// prefix that the user chose can cause.
+func checkSymbols(m *ir.Module) error {
+	own := map[string]bool{}
+	for _, f := range m.Funcs {
+		own[m.Symbol(f.Name)] = true
+	}
+	for _, g := range m.Globals {
+		own[m.Symbol(g.Name)] = true
+	}
+	for _, x := range m.Maps {
+		if x.Shape == ir.ShapeIntern || x.Shape == ir.ShapeStack {
+			own[m.MapSymbol(x)] = true
+		}
+	}
+	for _, x := range m.Maps {
+		if s := m.MapSymbol(x); x.Shape != ir.ShapeIntern && x.Shape != ir.ShapeStack && own[s] {
+			return ir.Diag{
+				Pos:  x.Pos,
+				Text: fmt.Sprintf("the symbol of %s, %s, is also that of something else in the object", x.Name, s),
+				Hint: "choose another name with --suffix or --map-prefix",
+			}
+		}
+	}
+	return nil
 }
 
 // suffix is what ends the names of the object's own symbols.

@@ -17,7 +17,9 @@ type Module struct {
 	File   string // base name of the script's file (directories do not appear in the object); "stdin" for -e
 	Source string // source text
 	Suffix string // ends the names of the object's own symbols, see Symbol; "" for none
-	Target *kernel.Target
+	// MapPrefix begins the symbols of the script's maps, see MapSymbol; "" for none.
+	MapPrefix string
+	Target    *kernel.Target
 	// Arches are the architectures that the object supports, the target's first. If empty,
 	// only the target's.
 	Arches []*arch.Arch
@@ -45,12 +47,18 @@ func (m *Module) Served() []*arch.Arch {
 // of the compiler. Objects that are linked into one may not have the same global symbols.
 func (m *Module) Symbol(name string) string { return name + m.Suffix }
 
-// MapSymbol returns the ELF symbol of a map. Maps of the script keep their names.
+// MapSymbol returns the ELF symbol of a map. Maps of the script keep their names, or have the prefix that the
+// user chose: @bytes is "bytes" or "PREFIX_bytes", and @ is "AT_" or "PREFIX".
 func (m *Module) MapSymbol(x *Map) string {
-	if x.Shape == ShapeIntern || x.Shape == ShapeStack {
+	switch {
+	case x.Shape == ShapeIntern || x.Shape == ShapeStack:
 		return m.Symbol(x.BPF.Name)
+	case m.MapPrefix == "":
+		return x.BPF.Name
+	case x.Name == "@":
+		return m.MapPrefix
 	}
-	return x.BPF.Name
+	return m.MapPrefix + "_" + x.BPF.Name
 }
 
 // Stmt is a statement of the script, for line info.
@@ -300,8 +308,9 @@ type BPFMap struct {
 	// elements that the loader deleted at key Len, and the count of the programs at key Len-1.
 	Len int
 	// Parts means that each word of the script's value is an element of its own, 8 bytes long; its
-	// key is the script's key, padded to 8 bytes, followed by the index of the word (u64). Hashed
-	// means that a scalar is the element of a hash with key 0 (u32). For both ScriptKey and
+	// key is the script's key, padded to 8 bytes, followed by the index of the word (u64). The
+	// words of min and max are the values of the CPUs, by the CPU's number. Hashed means that a
+	// scalar is the element of a hash with key 0 (u32). For both ScriptKey and
 	// ScriptValue are the sizes in bytes of the script's key and value. See manifest.Stored.
 	Parts, Hashed          bool
 	ScriptKey, ScriptValue int

@@ -286,6 +286,10 @@ func (l *lowering) pair(n *ir.Value) func(p *ir.Value) {
 func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	better := better(x, v.Op == ir.OpMax)
+	if x.BPF.Parts {
+		l.extremePart(x, l.partKey(x, keyOf(v, 2)), n, better)
+		return nil
+	}
 	return l.aggregate(x, keyOf(v, 2), func(p *ir.Value) {
 		store := func() { l.Store(ir.U64, p, 8, n) }
 		set := l.ICmp(ir.NE, l.Load(ir.U64, p, 0), ir.Const(0))
@@ -296,6 +300,22 @@ func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 			store()
 		})
 	}, l.pair(n))
+}
+
+// extremePart keeps the best number of this CPU in an element of its own, which begins with n.
+func (l *lowering) extremePart(x *ir.Map, key, n *ir.Value, better ir.Cond) {
+	l.Store(ir.U64, key, x.BPF.KeySize-8, l.Call("get_smp_processor_id", ir.TI64))
+	keep := func(p *ir.Value) {
+		l.If(l.ICmp(better, n, l.Load(ir.U64, p, 0)), func() { l.Store(ir.U64, p, 0, n) }, nil)
+	}
+	p := l.lookup(x.Name, key)
+	l.IfElseCold(l.NotNull(p), func() { keep(l.NonNull(p)) }, func() {
+		first := l.Slot("first", 8, 8)
+		l.Store(ir.U64, first, 0, n)
+		l.insertNew(x, key, first)
+		p := l.lookup(x.Name, key) // of a program that interrupted this one, or full
+		l.If(l.NotNull(p), func() { keep(l.NonNull(p)) }, func() { l.lose(x) })
+	})
 }
 
 // lowerHist counts in a log2 histogram, by the rule of manifest.HistBuckets.

@@ -26,6 +26,10 @@ var Formats = []string{ForExporter, ForGadget}
 // partsOfKey is the average number of parts of a value for which a keyed map has room.
 const partsOfKey = 32
 
+// scalarCPUs is the number of CPUs for whose values a map without a key has room; a keyed map has room for
+// partsOfKey of each key.
+const scalarCPUs = 1024
+
 // maxParts bounds the elements of a map whose values are split into parts: some 100 MB of kernel
 // memory.
 const maxParts = 1 << 20
@@ -80,7 +84,7 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 	}
 	return func(x *ir.Map) {
 		x.Grows = grows[x.Name] && !other[x.Name] && x.Shape == ir.ShapePlain
-		if !other[x.Name] && !isExtreme(x) && !strings.HasPrefix(x.BPF.Type, "lru") {
+		if !other[x.Name] && !strings.HasPrefix(x.BPF.Type, "lru") {
 			adapt(x)
 		}
 	}
@@ -88,9 +92,12 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 
 // exporterForm changes a map to the format of ebpf_exporter, which reads 8-byte numbers: the last
 // part of a key is the histogram bucket, and the number after the last bucket is the sum of the
-// values.
+// values. No kernel before 5.12 can change a shared minimum or maximum: the last part of its key is
+// the CPU.
 func exporterForm(x *ir.Map) {
 	switch x.Shape {
+	case ir.ShapeMin, ir.ShapeMax:
+		inParts(x, scalarCPUs)
 	case ir.ShapeHist, ir.ShapeLhist:
 		inParts(x, keyedForm(x).size/8+1)
 	case ir.ShapeAvg, ir.ShapeStats:
@@ -107,6 +114,12 @@ func exporterForm(x *ir.Map) {
 func gadgetForm(x *ir.Map) {
 	switch x.Shape {
 	case ir.ShapeCount, ir.ShapeSum, ir.ShapeAvg, ir.ShapeStats, ir.ShapeHist, ir.ShapeLhist:
+	case ir.ShapeMin, ir.ShapeMax:
+		if x.Key == nil || !holdsStack(x.Key) {
+			inParts(x, scalarCPUs)
+			x.BPF.Taken = x.BPF.Parts
+		}
+		return
 	case ir.ShapePlain:
 		if !x.Grows {
 			return
@@ -155,7 +168,8 @@ func markTaken(m *ir.Module) {
 	}
 }
 
-// inParts turns each of the n words of a value into an element.
+// inParts turns each of the n words of a value into an element; of min and max, the value of each of n
+// CPUs.
 func inParts(x *ir.Map, n int) {
 	b, f := &x.BPF, keyedForm(x)
 	if x.Key != nil && roundUp(b.KeySize, 8)+8 > maxKeySize {
@@ -168,11 +182,13 @@ func inParts(x *ir.Map, n int) {
 		n = min(n, partsOfKey)
 	}
 	b.Type = "hash"
-	if perCPU(x) && x.Shape != ir.ShapeHist && x.Shape != ir.ShapeLhist || strings.HasPrefix(x.Declared, "percpu") {
+	switch {
+	case isExtreme(x):
+	case perCPU(x) && x.Shape != ir.ShapeHist && x.Shape != ir.ShapeLhist, strings.HasPrefix(x.Declared, "percpu"):
 		b.Type = "percpu_hash"
 	}
 	b.Parts, b.KeySize, b.ValueSize = true, roundUp(b.ScriptKey, 8)+8, 8
-	b.ValueOff, b.Present, b.Gens = 0, f.present, 1
+	b.ValueOff, b.Present, b.Gens = f.off, f.present, 1
 	b.MaxEntries = min(keys*n, maxParts)
 }
 

@@ -18,15 +18,19 @@ import (
 // takenKey returns the struct of a key. Its members are named differently from those of the value.
 func (w *writer) takenKey(m *ir.Map) typeID {
 	name := m.BPF.Name + "_key"
-	if m.Key == nil {
+	key, keyNames := m.Key, m.KeyNames
+	if m.BPF.Parts {
+		key, keyNames = partKey(m)
+	}
+	if key == nil {
 		return w.btf.composite(kindStruct, name, m.BPF.KeySize, []member{{name: "__key", typ: w.u32()}})
 	}
-	fields, names := []ir.Field{{Layout: m.Key}}, newNames(visible(m.KeyNames), "key")
+	fields, names := []ir.Field{{Layout: key}}, newNames(visible(keyNames), "key")
 	for _, f := range w.takenFields(m) {
 		names.used[f.name] = true
 	}
-	if m.Key.Kind == ir.LTuple {
-		fields = m.Key.Fields
+	if key.Kind == ir.LTuple {
+		fields = key.Fields
 	}
 	var ms []member
 	for i, f := range fields {
@@ -175,6 +179,11 @@ func (w *writer) takenFields(m *ir.Map) []words {
 	}
 	n := m.BPF.ValueSize / 8
 	switch {
+	case m.BPF.Parts: // min, max
+		if number == counter {
+			number = w.btf.typedef("gadget_gauge__u64", w.u64())
+		}
+		return []words{{string(m.Shape), number, 1}}
 	case m.Shape == ir.ShapePlain:
 		return []words{{"value", counter, 1}}
 	case m.Shape == ir.ShapeCount:

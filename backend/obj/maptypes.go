@@ -87,8 +87,11 @@ func partKey(m *ir.Map) (*ir.Layout, []string) {
 		Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"},
 	}
 	name := "part"
-	if m.Shape == ir.ShapeHist || m.Shape == ir.ShapeLhist {
+	switch m.Shape {
+	case ir.ShapeHist, ir.ShapeLhist:
 		name = "bucket"
+	case ir.ShapeMin, ir.ShapeMax:
+		name = "cpu"
 	}
 	key := &ir.Layout{Kind: ir.LTuple, Size: m.BPF.KeySize, Align: 8}
 	names := make([]string, 0, len(m.KeyNames)+1)
@@ -131,7 +134,10 @@ func (w *writer) valueType(m *ir.Map) typeID {
 	if m.BPF.Taken {
 		return w.takenValue(m)
 	}
-	if m.BPF.Parts {
+	switch {
+	case m.BPF.Parts && (m.Shape == ir.ShapeMin || m.Shape == ir.ShapeMax):
+		return w.structOf("btc_cpu_"+string(m.Shape), size, field{string(m.Shape), number()})
+	case m.BPF.Parts:
 		return w.structOf("btc_part", size, field{"value", w.u64()})
 	}
 	switch m.Shape {

@@ -38,6 +38,7 @@ type scriptFlags struct {
 
 	format       string // --for
 	suffix       string // --suffix
+	mapPrefix    string // --map-prefix
 	helperErrors bool   // -k
 	untrusted    bool
 }
@@ -199,6 +200,8 @@ func compileCommand() *command {
 				Help: "lay out maps in the format that another program reads"},
 			{Name: "suffix", Value: "NAME", To: s.setSuffix,
 				Help: "suffix of the object's own symbols, as in events_NAME, instead of a hash of the script"},
+			{Name: "map-prefix", Value: "NAME", To: s.setMapPrefix,
+				Help: "prefix of the symbols of the script's maps: @x is NAME_x, and @ is NAME"},
 		}, s.table()...),
 		run: func(line *option.Line) int { return s.compileTo(out, line) },
 	}
@@ -211,6 +214,16 @@ func (s *scriptFlags) setSuffix(name string) error {
 	s.suffix = name
 	return nil
 }
+
+func (s *scriptFlags) setMapPrefix(name string) error {
+	if !validPrefix().MatchString(name) {
+		return fmt.Errorf("--map-prefix: %q is not 1 to 24 letters, digits and underscores, a letter first", name)
+	}
+	s.mapPrefix = name
+	return nil
+}
+
+var validPrefix = pattern(`^[A-Za-z][A-Za-z0-9_]{0,23}$`)
 
 var validSuffix = pattern(`^[A-Za-z0-9_]{1,24}$`)
 
@@ -233,8 +246,9 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	if s.verifier {
 		return fail("--dump: the verifier runs when the object is loaded: use btc run")
 	}
-	if s.suffix != "" && s.format == "gadget" {
-		return fail("--suffix cannot be combined with --for gadget: Inspektor Gadget finds symbols by their names")
+	if (s.suffix != "" || s.mapPrefix != "") && s.format == "gadget" {
+		return fail("--suffix and --map-prefix cannot be combined with --for gadget: " +
+			"Inspektor Gadget finds symbols by their names")
 	}
 	s.scriptParams(line.After)
 	operands := line.Operands
@@ -351,6 +365,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		Environ:      os.Environ(),
 		For:          s.format,
 		Suffix:       s.suffix,
+		MapPrefix:    s.mapPrefix,
 		Compiler:     "btc " + version,
 	}
 	if s.untrusted {

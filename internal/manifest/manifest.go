@@ -319,7 +319,7 @@ type Stored struct {
 	Low bool `json:"low,omitempty"`
 	// Parts means that each word (u64) of a value is a separate element: its key is the script's key, padded to 8
 	// bytes, followed by the number of the word (u64). Elements with larger numbers do not belong to the script's
-	// value.
+	// value. The words of min and max are the values of the CPUs that have one, by the CPU's number.
 	Parts bool `json:"parts,omitempty"`
 }
 

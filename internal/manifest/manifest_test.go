@@ -416,7 +416,9 @@ func TestValidateStored(t *testing.T) {
 		{"key_size", func(x *Map) { x.Key, x.KeySize = nil, 4 }},
 		{"stored", func(x *Map) { x.Type = "array" }},
 		{"stored", func(x *Map) { x.Gens = 2 }},
-		{"stored", func(x *Map) { x.Shape, x.ValueSize, x.ValueOff = "max", 16, 8 }},
+		{"", func(x *Map) { x.Shape, x.ValueSize, x.ValueOff = "max", 16, 8 }},
+		{"value_off", func(x *Map) { x.Shape, x.ValueSize, x.ValueOff = "max", 16, 0 }},
+		{"stored", func(x *Map) { x.Shape, x.ValueSize, x.ValueOff, x.Stored = "max", 16, 8, &Stored{KeySize: 8} }},
 		{"stored", func(x *Map) { x.Shape, x.Value, x.ValueSize = "plain", &u64, 8 }},
 		{"stored.low", func(x *Map) { x.Stored.Low = true }},
 		{"stored.low", func(x *Map) {

@@ -53,7 +53,7 @@ func (x *Map) checkStored(c *checker, m *Manifest, path string) {
 	switch {
 	case x.Shape == "plain" && !x.Stored.Parts && x.Key == nil:
 		size = 4
-	case valueBytes[x.Shape] == 0 && x.Shape != "hist" && x.Shape != "lhist" || isExtreme(x.Shape):
+	case valueBytes[x.Shape] == 0 && x.Shape != "hist" && x.Shape != "lhist" || isExtreme(x.Shape) && !x.Stored.Parts:
 		c.fail(path+".stored", "a map of %s is not stored in another form", clip(x.Shape))
 	case x.Key == nil && x.KeySize != 0:
 		c.fail(path+".key_size", "%d: a scalar in a hash has none", x.KeySize)
@@ -189,7 +189,13 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 		x.checkSeries(c, path)
 	}
 	if x.ValueOff+need > x.ValueSize {
-		c.fail(path+".value_size", "%[2]d bytes at offset %[3]d do not fit in %[1]d bytes", x.ValueSize, need, x.ValueOff)
+		c.fail(
+			path+".value_size",
+			"%[2]d bytes at offset %[3]d do not fit in %[1]d bytes",
+			x.ValueSize,
+			need,
+			x.ValueOff,
+		)
 	}
 }
 

@@ -146,6 +146,15 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 			at[string(key)] = i
 			entries = append(entries, bpfmap.Entry{Key: slices.Clone(key), Values: [][]byte{make([]byte, m.ValueSize)}})
 		}
+		if m.Stored.Parts && (m.Shape == "min" || m.Shape == "max") {
+			for _, v := range e.Values { // of a CPU
+				set := make([]byte, m.ValueSize)
+				binary.NativeEndian.PutUint64(set[m.ValueOff-8:], 1)
+				copy(set[m.ValueOff:], v)
+				entries[i].Values = append(entries[i].Values, set)
+			}
+			return
+		}
 		to := entries[i].Values[0]
 		if m.Stored.Parts {
 			part := binary.NativeEndian.Uint64(e.Key[len(e.Key)-8:])

@@ -40,9 +40,15 @@ func gadget(t *testing.T, b built, name string) string {
 	}
 	rows := runGadget(t, b, image, "btc-"+name, b.workload(name), options...)
 	events := 0
-	totals := map[string]map[string]float64{} // of the intervals, by key
+	totals := map[string]map[string]float64{} // of the intervals, by map and key
 	for _, row := range rows {
-		key := "0"
+		symbol, key := scriptMap(name), "0"
+		for column, name := range map[string]string{"min": "low", "max": "high"} { // of a CPU
+			if row[column] != nil {
+				symbol = name
+				delete(row, "cpu")
+			}
+		}
 		var parts []string
 		for _, column := range slices.Sorted(maps.Keys(row)) {
 			if !valueColumns[column] {
@@ -56,18 +62,26 @@ func gadget(t *testing.T, b built, name string) string {
 			events++
 			continue
 		}
-		if totals[key] == nil {
-			totals[key] = map[string]float64{}
+		at := symbol + "[" + key + "]"
+		first := totals[at] == nil
+		if first {
+			totals[at] = map[string]float64{}
 		}
+		total := totals[at]
 		for column, value := range row {
 			switch value := value.(type) {
 			case float64:
-				if valueColumns[column] {
-					totals[key][column] += value
+				switch {
+				case column == "max" && !first:
+					total[column] = max(total[column], value)
+				case column == "min" && !first:
+					total[column] = min(total[column], value)
+				case valueColumns[column]:
+					total[column] += value
 				}
 			case []any:
 				for i, n := range value {
-					totals[key][fmt.Sprintf("slot %d", i)] += n.(float64)
+					total[fmt.Sprintf("slot %d", i)] += n.(float64)
 				}
 			}
 		}
@@ -76,15 +90,16 @@ func gadget(t *testing.T, b built, name string) string {
 		return fmt.Sprintf("%d events", events)
 	}
 	var lines []string
-	for key, values := range totals {
-		lines = append(lines, fmt.Sprintf("%s[%s] = {%s}", scriptMap(name), key, totalText(values)))
+	for at, values := range totals {
+		lines = append(lines, fmt.Sprintf("%s = {%s}", at, totalText(values)))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
 
 // valueColumns are the columns of values.
-var valueColumns = map[string]bool{"count": true, "sum": true, "total": true, "slots": true, "value": true}
+var valueColumns = map[string]bool{"count": true, "sum": true, "total": true, "slots": true, "value": true,
+	"min": true, "max": true}
 
 // totalText is a value in the form of cases.
 func totalText(values map[string]float64) string {
@@ -97,6 +112,11 @@ func totalText(values map[string]float64) string {
 	for i := range 64 {
 		if n := values[fmt.Sprintf("slot %d", i)]; n > 0 {
 			slots = append(slots, fmt.Sprintf("%d:%.0f", i, n))
+		}
+	}
+	for _, column := range []string{"min", "max"} {
+		if n, ok := values[column]; ok {
+			parts = append(parts, fmt.Sprintf("set: 1, %s: %.0f", column, n))
 		}
 	}
 	if slots != nil {
@@ -205,7 +225,7 @@ func TestGadgetSources(t *testing.T) {
 			sources = append(sources, name)
 		}
 	}
-	if want := []string{"n", "printf1", "printf5", "begin_0"}; !slices.Equal(sources, want) {
+	if want := []string{"n", "AT", "printf1", "printf5", "begin_0"}; !slices.Equal(sources, want) {
 		t.Errorf("data sources and programs are %q, want %q:\n%s", sources, want, out)
 	}
 }

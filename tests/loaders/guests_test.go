@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +21,13 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-var kernel = flag.String("kernel", "", "run the cases in guests with the kernels whose whole name matches this regular expression")
+var kernel = flag.String(
+	"kernel",
+	"",
+	"run the cases in guests with the kernels whose whole name matches this regular expression",
+)
+
+var onlyLoader = flag.String("loader", "", "run only loaders in guests that match this regular expression")
 
 var only = flag.String("case", "", "run only cases in guests that match this regular expression")
 
@@ -29,29 +37,141 @@ var guests = []string{"5.10", "6.1", "6.1-rt", "6.12", "6.12-rt", "sid", "6.1-ar
 // openat is the number of the system call.
 var openat = map[string]string{"amd64": "257", "arm64": "56"}
 
-// inGuest are the loaders that guests run: a shell command with the object as $1 and the workload after it,
-// and how to read what it prints; nil: it is in the form of cases.
-var inGuest = []struct {
-	name, command string
-	read          func(t *testing.T, b built, name, out string) string
-	refused       map[string]string
-}{
-	{"btrace", `"$dir/library" "$@"`, nil, nil},
-	{"agent", `"$dir/agent" "$@"`, printed, map[string]string{"usdt": ""}},
-	{"libbpf-bookworm", `"$dir/libbpf-bookworm" "$@"`, printed, map[string]string{"usdt": ""}},
-	{"libbpf-sid", `"$dir/libbpf-sid" "$@"`, printed, map[string]string{"usdt": ""}},
+// guestLoader is a loader that guests run.
+type guestLoader struct {
+	name string
+	// needs are files and directories of the guest without which it is skipped (see inPuts).
+	needs []string
+	// object begins the names of its objects.
+	object string
+	// command is a shell command with the object as $1 and the workload after it.
+	command string
+	// read reads what the command prints; nil: it is in the form of cases.
+	read    func(t *testing.T, b built, name, out string) string
+	refused map[string]string
+	// before515 is why it refuses all objects before Linux 5.15.
+	before515 string
 }
 
-// brief shortens what the loaders print: a guest's serial line is slow.
-const brief = `awk '$1 == "event" { n++; next } $1 == "map" && $2 ~ /[.]|^scratch/ { next } { print } END { if (n) print n, "events" }'`
+var inGuest = []guestLoader{
+	{name: "btrace", needs: []string{"library"}, command: `"$dir/library" "$@"`},
+	{name: "agent", command: `"$dir/agent" "$@"`, read: printed, refused: map[string]string{"usdt": ""}},
+	libbpfInGuest("bookworm"),
+	libbpfInGuest("sid"),
+	bpftoolInGuest("bookworm"),
+	bpftoolInGuest("sid"),
+	{
+		name: "ebpf_exporter", needs: []string{"/ebpf_exporter", "/sid"}, object: "exporter-",
+		command: `exporter "$@"`, read: exporterFound,
+		refused: exporterRefused,
+	},
+}
 
-func printed(t *testing.T, b built, name, out string) string {
-	for line := range strings.Lines(out) {
-		if line = strings.TrimSpace(line); strings.HasSuffix(line, " events") {
-			return line
-		}
+func libbpfInGuest(release string) guestLoader {
+	return guestLoader{
+		name: "libbpf-" + release, needs: []string{"libbpfagent", "/" + release},
+		command: "run " + release + ` "$dir/libbpfagent" "$@"`, read: printed, refused: map[string]string{"usdt": ""},
 	}
-	return found(t, b.path(name+".o"), out)
+}
+
+func bpftoolInGuest(release string) guestLoader {
+	l := guestLoader{
+		name: "bpftool-" + release, needs: []string{"/" + release}, read: bpftoolFound, refused: loadsOnly(),
+		command: fmt.Sprintf("attach %s '%s' \"$@\"", release, autoattach[release]),
+	}
+	if autoattach[release] != "" {
+		l.refused = map[string]string{"usdt": refused + "does not support autoattach", "printf": "", "print-long": ""}
+		// A kernel before 5.15 has no links for perf events, which bpftool would pin.
+		l.before515 = "failed to pin link"
+	}
+	return l
+}
+
+// refused begins the messages of a loader that failed.
+const refused = "refused: "
+
+// guestScript begins the script of a guest. /tmp is empty in a guest, and uprobes name the path.
+//
+//	run RELEASE PROGRAM ...           runs a program with the libraries of a release
+//	attach RELEASE [autoattach] OBJECT WORKLOAD   has bpftool load an object, and prints maps
+//	exporter OBJECT WORKLOAD          has ebpf_exporter do so, and prints its page
+//	brief                             shortens what loaders print: a guest's serial line is slow
+const guestScript = `mkdir -p "${dir%/*}"; ln -s /objects "$dir"
+run() { r=$1; shift; "/$r/lib/ld.so" --library-path "/$r/lib" "$@"; }
+attach() {
+	release=$1 auto=$2 object=$3 pins=/sys/fs/bpf/objects; shift 3; mkdir $pins
+	if run $release /$release/bpftool prog loadall "$object" $pins/prog pinmaps $pins/map $auto >&2; then
+		"$@" >&2
+		for m in $pins/map/*; do
+			case ${m##*/} in *_bss|*_data|*_rodata*|*.*|scratch_*|events_*) continue;; esac
+			echo "== ${m##*/}"; run $release /$release/bpftool -j map dump pinned $m; echo
+		done
+	else
+		false
+	fi
+	s=$?; rm -rf $pins; return $s
+}
+exporter() {
+	mkdir -p /tmp/exporter; cp "$1" /tmp/exporter/x.bpf.o; cp "${1%.o}.yaml" /tmp/exporter/x.yaml; shift
+	run sid /ebpf_exporter --config.dir=/tmp/exporter --config.names=x --web.listen-address=127.0.0.1:9435 >&2 & p=$!
+	n=0
+	until busybox wget -q -O /dev/null http://127.0.0.1:9435/metrics; do
+		n=$((n + 1)); [ $n -lt 600 ] && kill -0 $p || return 1; sleep 0.2
+	done
+	"$@" >&2
+	busybox wget -q -O - http://127.0.0.1:9435/metrics | grep -E '^(# TYPE )?ebpf_exporter_'
+	kill $p; wait $p; true
+}
+brief() {
+	awk '$1 == "event" { n[$2]++; next } $1 == "map" && $2 ~ /[.]|^scratch/ { next } { print } END { for (r in n) print "events", r, n[r] }'
+}
+`
+
+func printed(t *testing.T, b built, name, out string) string { return found(t, b.path(name+".o"), out) }
+
+// guestTool is a program that is not a loader, or one that loads what another has made.
+type guestTool struct {
+	name    string
+	needs   []string
+	command string
+	check   func(t *testing.T, b built, out string)
+}
+
+// guestTools are those of each release, and veristat.
+func guestTools() []guestTool {
+	objects := ""
+	for _, c := range cases {
+		objects += " $dir/" + c.name + ".o"
+	}
+	all := []guestTool{{"veristat", []string{"/veristat", "/sid"},
+		"run sid /veristat " + strings.Join(veristatOptions, " ") + objects, checkVeristat}}
+	for _, r := range []string{"bookworm", "sid"} {
+		all = append(
+			all,
+			guestTool{
+				"skeleton-" + r,
+				[]string{"skeleton-" + r, "/" + r},
+				"run " + r + " $dir/skeleton-" + r + " $dir/" + workload,
+				func(t *testing.T, b built, out string) {
+					if d := cmp.Diff(skeletonOutput, out); d != "" {
+						t.Errorf("(-want +got):\n%s", d)
+					}
+				},
+			},
+			guestTool{"gen-object-" + r, []string{"/" + r, "whole.o"}, "run " + r + " /" + r +
+				"/bpftool gen object /tmp/whole.o $dir/linked-a.o $dir/linked-b.o >&2 && $dir/agent /tmp/whole.o $dir/" + workload +
+				``, checkLinked},
+			guestTool{"min_core_btf-" + r, []string{"/" + r, "libbpfagent"}, "run " + r + " /" + r +
+				"/bpftool gen min_core_btf /sys/kernel/btf/vmlinux /tmp/small.btf $dir/arguments.o $dir/results.o >&2 && " +
+				"TYPES=/tmp/small.btf run " + r + " $dir/libbpfagent $dir/arguments.o $dir/" + workload,
+				func(t *testing.T, b built, out string) {
+					if have := found(t, b.path("arguments.o"), out); !strings.HasSuffix(have, "= {count: 12}") {
+						t.Errorf("have %s", have)
+					}
+				}},
+		)
+	}
+	return all
 }
 
 // TestGuests has each loader run each object in guests.
@@ -81,7 +201,7 @@ func TestGuests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			guest(t, qemu, image, goarch)
+			guest(t, name, qemu, image, goarch)
 		})
 	}
 }
@@ -89,69 +209,76 @@ func TestGuests(t *testing.T) {
 // marks separate what the runs print.
 const runMark, endMark = "=== ", "=== end "
 
-func guest(t *testing.T, qemu, image, goarch string) {
+func guest(t *testing.T, name, qemu, image, goarch string) {
 	b := build(t, goarch)
-	for _, l := range []string{"bookworm", "sid"} {
-		if err := staticLibbpf(t, b, goarch, l); err != nil {
-			t.Logf("skipped: libbpf of %s: %v", l, err)
-		}
+	puts := guestFiles(t, b, goarch)
+	chosenCase, chosenLoader := regexp.MustCompile(*only), regexp.MustCompile(*onlyLoader)
+	script := "dir=" + b.dir + "\n" + guestScript
+	add := func(name, arguments, command string) {
+		script += fmt.Sprintf(`echo '%s%s'
+set -- %s
+{ %s; } 2>/tmp/messages >/tmp/found; s=$?
+brief </tmp/found; [ $s = 0 ] || tail -n 5 /tmp/messages | sed 's/^/%s/'
+echo '%s'; cat /tmp/messages >&2
+`, runMark, name, arguments, command, refused, endMark)
 	}
-	chosen := regexp.MustCompile(*only)
-	// /tmp is empty in a guest, and uprobes name the path.
-	script := fmt.Sprintf("dir=%s; mkdir -p $dir; cp /objects/* $dir/\n", b.dir)
+	var runs []string
 	for _, l := range inGuest {
-		if _, err := os.Stat(b.path(strings.Replace(l.name, "btrace", "library", 1))); err != nil {
-			continue
-		}
 		for _, c := range cases {
-			if !chosen.MatchString(c.name) {
+			if !chosenLoader.MatchString(l.name) || !chosenCase.MatchString(c.name) || !inPuts(b, puts, l.needs) {
 				continue
 			}
-			script += fmt.Sprintf("echo '%s%s %s'\nset -- %s\n%s 2>/tmp/messages >/tmp/found; s=$?; %s </tmp/found\necho '%s'$s\ncat /tmp/messages >&2\n", runMark, l.name, c.name,
-				strings.Join(append([]string{b.path(c.name + ".o")}, b.workload(c.name)...), " "), l.command, brief, endMark)
+			object := b.path(l.object + c.name + ".o")
+			if _, err := os.Stat(object); err != nil {
+				continue
+			}
+			runs = append(runs, l.name+" "+c.name)
+			add(l.name+" "+c.name, strings.Join(append([]string{object}, b.workload(c.name)...), " "), l.command)
+		}
+	}
+	for _, tool := range guestTools() {
+		if chosenLoader.MatchString(tool.name) && inPuts(b, puts, tool.needs) {
+			add(tool.name, "", tool.command)
 		}
 	}
 	r, err := vm.Run(context.Background(), vm.Config{
-		QEMU: qemu, Image: image, Command: []string{script}, Memory: 1024, Timeout: 25 * time.Minute,
-		Puts: []vm.Put{{Host: b.dir, Guest: "/objects"}},
+		QEMU: qemu, Image: image, Command: []string{script}, Memory: 2048, Timeout: 50 * time.Minute, Puts: puts,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	outputs := map[string]string{}
 	for part := range strings.SplitSeq("\n"+string(r.Stdout), "\n"+runMark) {
-		head, body, _ := strings.Cut(part, "\n")
-		if !strings.HasPrefix(head, "end ") {
-			outputs[head] = body
-		} else if strings.HasPrefix(head, "end ") && head != "end 0" {
-			t.Logf("a loader ended with status %s", strings.TrimPrefix(head, "end "))
+		if head, body, _ := strings.Cut(part, "\n"); !strings.HasPrefix(runMark+head, endMark) {
+			outputs[head] = strings.TrimSpace(body)
 		}
 	}
 	for _, l := range inGuest {
 		t.Run(l.name, func(t *testing.T) {
 			for _, c := range cases {
-				if !chosen.MatchString(c.name) {
+				if !chosenLoader.MatchString(l.name) || !chosenCase.MatchString(c.name) {
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {
-					out, ran := outputs[l.name+" "+c.name]
-					if !ran {
+					if out, ran := outputs[l.name+" "+c.name]; ran {
+						l.compare(t, b, c, out, name, goarch)
+					} else if l.refused[c.name] != "refused" {
 						t.Skip("skipped: it is not in the guest")
 					}
-					want := c.want
-					if other, ok := l.refused[c.name]; ok {
-						want = other
-					}
-					if c.name == "usdt" && !b.probes {
-						t.Skip("skipped: no C compiler for a program with static probes")
-					}
-					if l.read != nil {
-						out = l.read(t, b, c.name, out)
-					}
-					if d := cmp.Diff(strings.ReplaceAll(ours(want), "OPENAT", openat[goarch]), strings.TrimSpace(out)); d != "" {
-						t.Errorf("found (-want +got):\n%s", d)
-					}
 				})
+			}
+		})
+	}
+	for _, tool := range guestTools() {
+		t.Run(tool.name, func(t *testing.T) {
+			out, ran := outputs[tool.name]
+			switch {
+			case !ran:
+				t.Skip("skipped: it is not in the guest")
+			case strings.Contains(out, refused):
+				t.Error(out)
+			default:
+				tool.check(t, b, out)
 			}
 		})
 	}
@@ -160,53 +287,130 @@ func guest(t *testing.T, qemu, image, goarch string) {
 	}
 }
 
-// staticLibbpf makes the program of testdata/libbpf.c without shared libraries, with the libbpf of a release.
-func staticLibbpf(t *testing.T, b built, goarch, release string) error {
+// compare compares what a loader printed in a guest with what it should find.
+func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, goarch string) {
 	t.Helper()
+	want := c.want
+	if other, ok := l.refused[c.name]; ok {
+		want = other
+	}
+	if c.name == "usdt" && !b.probes {
+		t.Skip("skipped: no C compiler for a program with static probes")
+	}
+	if l.before515 != "" && kernelBefore515.MatchString(kernel) {
+		want = refused + l.before515
+	}
+	if reason, ok := strings.CutPrefix(want, refused); ok {
+		if !strings.Contains(out, refused) || !strings.Contains(out, reason) {
+			t.Errorf("want a refusal with %q, found\n%s", reason, out)
+		}
+		return
+	}
+	if l.read != nil && !strings.Contains(out, refused) {
+		out = l.read(t, b, c.name, out)
+	}
+	if d := cmp.Diff(strings.ReplaceAll(ours(want), "OPENAT", openat[goarch]), out); d != "" {
+		t.Errorf("found (-want +got):\n%s", d)
+	}
+}
+
+var kernelBefore515 = regexp.MustCompile(`^5\.10`)
+
+// inPuts reports whether a guest has files of b.dir, and those outside it, which begin with a slash.
+func inPuts(b built, puts []vm.Put, files []string) bool {
+	return !slices.ContainsFunc(files, func(file string) bool {
+		if strings.HasPrefix(file, "/") {
+			return !slices.ContainsFunc(puts, func(p vm.Put) bool { return p.Guest == file })
+		}
+		_, err := os.Stat(b.path(file))
+		return err != nil
+	})
+}
+
+// guestFiles makes what guests need besides the objects of build, as far as it can be had, and returns all
+// files for the guest.
+func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
+	t.Helper()
+	objects := b.compileLinked(t)
+	for _, c := range cases {
+		b.compileExporter(t, c.name)
+	}
+	b.compileScript(t, skeletonScript, b.path("reads.o"), "--suffix", "mine")
+	puts := []vm.Put{{Host: b.dir, Guest: "/objects"}}
 	dir, err := filepath.EvalSymlinks("../../build/loaders")
 	if err != nil {
-		return err
+		t.Log("skipped: tests/setup/loaders.sh got no loaders")
+		return puts
 	}
-	source, err := filepath.Abs("testdata/libbpf.c")
+	// The types of the linked object are those of one that this machine links.
+	if out, err := hostBpftool(filepath.Join(dir, "run", "sid-"+runtime.GOARCH),
+		append([]string{"gen", "object", b.path("whole.o")}, objects...)...).CombinedOutput(); err != nil {
+		t.Logf("skipped: linking: %v\n%s", err, out)
+	}
+	suffix := ""
+	if goarch != "amd64" {
+		suffix = "-" + goarch
+	}
+	for _, name := range []string{"ebpf_exporter", "veristat"} {
+		if file := filepath.Join(dir, name+suffix); exists(file) {
+			puts = append(puts, vm.Put{Host: file, Guest: "/" + name})
+		}
+	}
+	for _, release := range []string{"bookworm", "sid"} {
+		run := filepath.Join(dir, "run", release+"-"+goarch)
+		if !exists(run) {
+			t.Logf(
+				"skipped: no bpftool and libbpf of %s for %s: tests/setup/loaders.sh could not get them",
+				release,
+				goarch,
+			)
+			continue
+		}
+		puts = append(puts, vm.Put{Host: run, Guest: "/" + release})
+		if err := b.guestPrograms(run, filepath.Join(dir, "run", release+"-"+runtime.GOARCH), release, goarch); err != nil {
+			t.Logf("skipped: programs of %s: %v", release, err)
+		}
+	}
+	return puts
+}
+
+// hostBpftool is a command of the bpftool in a directory of tests/setup/loaders.sh.
+func hostBpftool(run string, args ...string) *exec.Cmd {
+	return exec.Command(
+		run+"/lib/ld.so",
+		append([]string{"--library-path", run + "/lib", run + "/bpftool"}, args...)...)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// guestPrograms compiles the programs of testdata with the libbpf in run. host has this machine's bpftool of
+// the release.
+func (b built) guestPrograms(run, host, release, goarch string) error {
+	gen := hostBpftool(host, "gen", "skeleton", b.path("reads.o"), "name", "reads")
+	header, err := gen.Output()
 	if err != nil {
+		return fmt.Errorf("%v: %w", gen.Args, err)
+	}
+	include := b.path(release)
+	if err := os.MkdirAll(include, 0o777); err != nil {
 		return err
 	}
-	args := []string{compilers[goarch], "-O1", "-static", "-o", b.path("libbpf-" + release)}
-	switch {
-	case goarch != "amd64":
-		root := filepath.Join(dir, release+"-"+goarch, "usr")
-		if _, err := os.Stat(root); err != nil {
-			return err
-		}
-		libs, err := filepath.Glob(root + "/lib/*-linux-gnu")
-		if err != nil || len(libs) != 1 {
-			return fmt.Errorf("no libraries in %s", root)
-		}
-		args = append(args, "-I", root+"/include", source, "-L", libs[0])
-	default:
-		// In sid, which has the libraries that libbpf needs; it sees this machine's /tmp.
-		args[0] = "gcc"
-		for _, file := range []string{source, filepath.Join(dir, "bookworm/usr/lib/x86_64-linux-gnu/libbpf.a")} {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(b.path(filepath.Base(file)), content, 0o644); err != nil {
-				return err
-			}
-		}
-		args = append(args, b.path("libbpf.c"))
-		if release == "bookworm" {
-			args = append(args, "-L", b.dir)
-		}
+	if err := os.WriteFile(filepath.Join(include, "reads.skel.h"), header, 0o644); err != nil {
+		return err
 	}
-	args = append(args, "-lbpf", "-lelf", "-lz")
-	cmd := exec.Command(args[0], args[1:]...)
-	if goarch == "amd64" {
-		cmd = inSid(t, append(args, "-lzstd")...) // which the newer libelf needs
+	programs := map[string]string{"skeleton-" + release: "testdata/skeleton.c"}
+	if release == "bookworm" { // runs with the newer one, too
+		programs["libbpfagent"] = "testdata/libbpf.c"
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	for program, source := range programs {
+		cc := exec.Command(compilers[goarch], "-O1", "-I", run+"/include", "-I", include, "-o", b.path(program), source,
+			run+"/lib/libbpf.so.1", "-Wl,--allow-shlib-undefined")
+		if out, err := cc.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", cc.Args, err, out)
+		}
 	}
 	return nil
 }

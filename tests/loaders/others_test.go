@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,16 +121,31 @@ func sidOutput(t *testing.T, b built, name string) string {
 	return output(t, inSid(t, append([]string{libbpfProgram(t, b), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
-const bpftoolScript = `set -e; pins=$1 object=$2; shift 2; mkdir "$pins"; trap 'rm -rf "$pins"' EXIT
-bpftool prog loadall "$object" "$pins/prog" pinmaps "$pins/map" autoattach >&2
+// bpftoolSid and bpftoolBookworm have bpftool load and attach an object, run the workload, and print all maps.
+// autoattach has bpftool of a release attach programs; bookworm's only loads them.
+var autoattach = map[string]string{"sid": "autoattach"}
+
+func bpftoolSid(t *testing.T, b built, name string) string { return bpftool(t, b, name, "sid") }
+func bpftoolBookworm(t *testing.T, b built, name string) string {
+	return bpftool(t, b, name, "bookworm")
+}
+
+const bpftoolScript = `set -e; run=$1 attach=$2 pins=$3 object=$4; shift 4; mkdir "$pins"; trap 'rm -rf "$pins"' EXIT
+bpftool() { "$run/lib/ld.so" --library-path "$run/lib" "$run/bpftool" "$@"; }
+bpftool prog loadall "$object" "$pins/prog" pinmaps "$pins/map" $attach >&2
 "$@" >&2
 for m in "$pins"/map/*; do echo "== ${m##*/}"; bpftool -j map dump pinned "$m" 2>/dev/null || true; echo; done`
 
-// bpftool loads and attaches an object, runs the workload, and prints all maps.
-func bpftool(t *testing.T, b built, name string) string {
+// bpftool has bpftool of a release load and attach an object, run the workload, and print all maps.
+func bpftool(t *testing.T, b built, name, release string) string {
+	t.Helper()
+	run := fetched(t, "run/"+release+"-"+runtime.GOARCH)
 	pins := "/sys/fs/bpf/" + filepath.Base(b.dir) + "-" + name
-	cmd := inSid(t, append([]string{"sh", "-c", bpftoolScript, "sh", pins, b.path(name + ".o")}, b.workload(name)...)...)
-	if name == "usdt" {
+	cmd := withTracefs(
+		append(
+			[]string{"sh", "-c", bpftoolScript, "sh", run, autoattach[release], pins, b.path(name + ".o")},
+			b.workload(name)...)...)
+	if name == "usdt" && autoattach[release] != "" {
 		const refusal = "does not support autoattach"
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), refusal) {
 			t.Fatalf("%v\n%s", err, out)
@@ -187,26 +203,53 @@ func bytesOf(t *testing.T, list []string) string {
 	return hex.EncodeToString(b)
 }
 
-// exporter runs an object that was compiled for ebpf_exporter, with the configuration that btc export
-// writes. What btc refuses to write is "refused".
-func exporter(t *testing.T, b built, name string) string {
-	object := b.path("exporter-" + name + ".o")
+// compileExporter compiles a case for ebpf_exporter, and returns the object and the configuration that btc
+// export writes next to it. ok is false for a script that btc refuses.
+func (b built) compileExporter(t *testing.T, name string) (object, config string, ok bool) {
+	t.Helper()
+	object = b.path("exporter-" + name + ".o")
 	b.compile(t, name, object, "--for", "ebpf_exporter")
-	config, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", object).Output()
+	text, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", object).Output()
 	if err != nil {
+		os.Remove(object)
+		return "", "", false
+	}
+	if err := os.WriteFile(strings.TrimSuffix(object, ".o")+".yaml", text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return object, string(text), true
+}
+
+// exporter runs an object that was compiled for ebpf_exporter. What btc refuses to write is "refused".
+func exporter(t *testing.T, b built, name string) string {
+	object, config, ok := b.compileExporter(t, name)
+	if !ok {
 		return "refused"
 	}
-	found := readPage(t, serve(t, b, object, string(config), b.workload(name)))
-	spec, err := ebpf.LoadCollectionSpec(object)
+	return exporterFound(t, b, name, serve(t, b, object, config, b.workload(name)))
+}
+
+// exporterFound is what a page of ebpf_exporter has, in the form of cases. Of the values of CPUs it has the
+// smallest or largest.
+func exporterFound(t *testing.T, b built, name, page string) string {
+	t.Helper()
+	spec, err := ebpf.LoadCollectionSpec(b.path("exporter-" + name + ".o"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	for series, x := range found {
+	best := map[string]float64{}
+	for series, x := range readPage(t, page) {
 		metric, labels, keyed := strings.Cut(strings.TrimPrefix(series, "ebpf_exporter_"), "{")
 		m := spec.Maps[metric]
 		if m == nil {
 			continue
+		}
+		member := m.Value.(*btf.Struct).Members[0].Name
+		extreme := member == "min" || member == "max"
+		if extreme {
+			labels = withoutCPU(labels)
+			keyed = labels != "}"
 		}
 		key := "0"
 		if keyed {
@@ -214,8 +257,14 @@ func exporter(t *testing.T, b built, name string) string {
 		}
 		value := fmt.Sprintf("count: %.0f, total: %.0f", x.count, x.sum)
 		switch {
+		case extreme:
+			at := fmt.Sprintf("%s[%s] = {set: 1, %s: ", metric, key, member)
+			if v, ok := best[at]; !ok || (x.value < v) == (member == "min") {
+				best[at] = x.value
+			}
+			continue
 		case x.buckets == nil:
-			value = fmt.Sprintf("%s: %.0f", m.Value.(*btf.Struct).Members[0].Name, x.value)
+			value = fmt.Sprintf("%s: %.0f", member, x.value)
 		case len(x.buckets) > 2:
 			value = "slots: [" + strings.Join(slots(x.buckets), " ") + "]"
 		}
@@ -224,9 +273,19 @@ func exporter(t *testing.T, b built, name string) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s[%s] = {%s}", metric, key, value))
 	}
+	for at, v := range best {
+		lines = append(lines, fmt.Sprintf("%s%.0f}", at, v))
+	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
+
+// withoutCPU removes the label cpu from labels.
+func withoutCPU(labels string) string {
+	return strings.Replace(cpuLabel.ReplaceAllString(labels, ""), ",}", "}", 1)
+}
+
+var cpuLabel = regexp.MustCompile(`\bcpu="[0-9]+",?`)
 
 // slots are those of a hist() with the given cumulative buckets.
 func slots(buckets map[float64]float64) []string {

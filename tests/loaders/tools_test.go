@@ -35,13 +35,24 @@ func combined(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
+// The script that testdata/skeleton.c runs, compiled with the suffix mine, and what it prints.
+const (
+	skeletonScript = `tracepoint:syscalls:sys_enter_lseek
+		/comm == "loaderwork" && args.offset < (uint64)getopt("below", 6)/ {
+			@bytes[args.offset] = count(); printf("%d %s\n", args.offset, comm); }`
+	skeletonOutput = `status 0, 1600 events
+bytes[0] = 400
+bytes[1] = 400
+bytes[2] = 400
+bytes[3] = 400
+lost 0`
+)
+
 // A program on libbpf's skeleton sets an option, loads, attaches, gets events and reads a map. It is linked
 // with the libbpf of each release, in sid.
 func TestSkeleton(t *testing.T) {
 	b := needs(t)
-	b.compileScript(t, `tracepoint:syscalls:sys_enter_lseek
-		/comm == "loaderwork" && args.offset < (uint64)getopt("below", 6)/ {
-			@bytes[args.offset] = count(); printf("%d %s\n", args.offset, comm); }`, b.path("reads.o"), "--suffix", "mine")
+	b.compileScript(t, skeletonScript, b.path("reads.o"), "--suffix", "mine")
 	header := combined(t, inSid(t, "bpftool", "gen", "skeleton", b.path("reads.o"), "name", "reads"))
 	source, err := os.ReadFile("testdata/skeleton.c")
 	if err != nil {
@@ -56,18 +67,11 @@ func TestSkeleton(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = `status 0, 1600 events
-bytes[0] = 400
-bytes[1] = 400
-bytes[2] = 400
-bytes[3] = 400
-lost 0
-`
 	for release, dir := range map[string]string{"bookworm": b.dir, "sid": "/usr/lib"} {
 		program := b.path("skeleton-" + release)
 		combined(t, inSid(t, "gcc", "-Wall", "-O1", "-static", "-L", dir, "-o", program, b.path("skeleton.c"),
 			"-lbpf", "-lelf", "-lz", "-lzstd"))
-		if d := cmp.Diff(want, combined(t, withTracefs(program, b.path(workload)))); d != "" {
+		if d := cmp.Diff(skeletonOutput, strings.TrimSpace(combined(t, withTracefs(program, b.path(workload))))); d != "" {
 			t.Errorf("with libbpf of %s (-want +got):\n%s", release, d)
 		}
 	}
@@ -82,7 +86,10 @@ func TestMinCoreBTF(t *testing.T) {
 	b.compileScript(t, `tracepoint:sched:sched_switch { @[curtask->prio] = count(); }`, b.path("other.o"))
 	combined(t, inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("min.btf"),
 		b.path("arguments.o"), b.path("results.o")))
-	combined(t, inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")))
+	combined(
+		t,
+		inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")),
+	)
 	if small, err := os.Stat(b.path("min.btf")); err != nil || small.Size() > 4096 {
 		t.Errorf("the types are %v, %v", small, err)
 	}
@@ -111,12 +118,20 @@ func TestVeristat(t *testing.T) {
 	if err := os.WriteFile(b.path("veristat"), content, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{b.path("veristat"), "-o", "csv", "-e", "file,prog,verdict,insns"}
+	args := append([]string{b.path("veristat")}, veristatOptions...)
 	for _, c := range cases {
 		b.compile(t, c.name, b.path(c.name+".o"))
 		args = append(args, b.path(c.name+".o"))
 	}
-	lines := strings.Split(strings.TrimSpace(output(t, inSid(t, args...))), "\n")[1:]
+	checkVeristat(t, b, output(t, inSid(t, args...)))
+}
+
+var veristatOptions = []string{"-o", "csv", "-e", "file,prog,verdict,insns"}
+
+// checkVeristat checks what veristat printed of the objects of all cases.
+func checkVeristat(t *testing.T, _ built, out string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
 	if len(lines) != len(cases) {
 		t.Errorf("%d programs of %d objects:\n%s", len(lines), len(cases), strings.Join(lines, "\n"))
 	}

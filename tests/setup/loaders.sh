@@ -6,9 +6,11 @@
 #   bookworm/   libbpf of Debian 12 with its headers
 #   sid/        a minimal Debian of the newest suite with bpftool, libbpf and a C compiler
 #   ig          Inspektor Gadget's program, built from its Go module
-#   bookworm-arm64/ libbpf of Debian 12 with its headers and libelf, static, for guests
+#   run/RELEASE-ARCH/   for guests: bpftool, libbpf, its headers (include) and what both need (lib), of the
+#               releases bookworm and sid for amd64 and arm64
 #   veristat    built in sid from the package of the kernel's source
 #   ebpf_exporter   built in it from its Go module (a minute of CPU time)
+#   veristat-arm64, ebpf_exporter-arm64   the same for guests, with run/sid-arm64 and a cross compiler
 # What cannot be had is named in one line, and its tests are skipped. Needs root and debootstrap
 # for the second; fetches about 400 MB; does nothing for what is there.
 set -uo pipefail
@@ -86,51 +88,103 @@ gadget() {
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/ig.log"): ig is skipped"; return 1; }
 }
 
-# arm64 gets the static libraries by an apt state of its own.
-arm64() {
-	[ -e "$dir/bookworm-arm64/usr/include/bpf/libbpf.h" ] && return
-	local mirror apt
+# runtime RELEASE ARCH unpacks bpftool and libbpf with all that they need, by an apt state of its own.
+runtime() {
+	local release=$1 arch=$2 to="$dir/run/$1-$2" mirror apt
+	[ -e "$to/bpftool" ] && return
 	mirror=$(apt_mirror || true)
-	[ -n "$mirror" ] || { echo "loaders: apt has no package source: libbpf of arm64 is skipped"; return 1; }
+	[ -n "$mirror" ] || { echo "loaders: apt has no package source: bpftool and libbpf of $release for $arch are skipped"; return 1; }
 	apt=$(mktemp -d)
-	mkdir -p "$apt"/lists/partial "$apt"/archives/partial
+	rm -rf "$to.new"
+	mkdir -p "$apt"/lists/partial "$apt"/archives/partial "$apt/root" "$to.new/lib" "$to.new/include/linux"
 	: >"$apt/status"
-	echo "deb [arch=arm64 signed-by=$keyring] $mirror bookworm main" >"$apt/sources.list"
+	echo "deb [arch=$arch signed-by=$keyring] $mirror $release main" >"$apt/sources.list"
 	local options="-qq -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=- -o Dir::State::Lists=$apt/lists
-		-o Dir::State::status=$apt/status -o Dir::Cache=$apt -o Acquire::Languages=none -o APT::Architecture=arm64
-		-o APT::Architectures=arm64 -o APT::Sandbox::User=root -o APT::Default-Release="
+		-o Dir::State::status=$apt/status -o Dir::Cache=$apt -o Acquire::Languages=none -o APT::Architecture=$arch
+		-o APT::Architectures=$arch -o APT::Sandbox::User=root -o APT::Default-Release="
 	(
-		cd "$apt" && apt-get $options update && apt-get $options download libbpf-dev libelf-dev zlib1g-dev linux-libc-dev >/dev/null &&
-			for f in *.deb; do dpkg -x "$f" "$dir/bookworm-arm64" || exit 1; done
-	) >"$dir/arm64.log" 2>&1
+		apt-get $options update &&
+			apt-get $options install --yes --no-install-recommends --download-only bpftool libbpf-dev libelf-dev &&
+			for file in "$apt"/archives/*.deb; do dpkg-deb -x "$file" "$apt/root" || exit 1; done &&
+			cp "$apt/root/usr/sbin/bpftool" "$to.new" &&
+			cp -r "$apt"/root/usr/include/{bpf,elfutils,gelf.h,libelf.h} "$to.new/include" &&
+			cp "$apt"/root/usr/include/linux/{bpf,bpf_common,btf,if_link,perf_event}.h "$to.new/include/linux" &&
+			find "$apt/root" \( -name 'ld-linux-*.so.*' -o -path '*-linux-gnu/lib*.so.*' \) -exec cp -L {} "$to.new/lib" \; &&
+			cd "$to.new/lib" && ln -s ld-linux-*.so.* ld.so && ln -s libbpf.so.1 libbpf.so &&
+			ln -s libelf.so.1 libelf.so && ln -s libz.so.1 libz.so && mv "$to.new" "$to"
+	) >"$dir/run/$release-$arch.log" 2>&1
 	local status=$?
 	rm -rf "$apt"
-	[ $status = 0 ] || { rm -rf "$dir/bookworm-arm64"; echo "loaders: $(tail -n 1 "$dir/arm64.log"): libbpf of arm64 is skipped"; return 1; }
+	[ $status = 0 ] || { rm -rf "$to.new"; echo "loaders: $(tail -n 1 "$dir/run/$release-$arch.log"): bpftool and libbpf of $release for $arch are skipped"; return 1; }
 }
 
-# veristat is one file of the kernel's source, which Debian packages as a whole (150 MB).
-veristat() {
-	[ -x "$dir/veristat" ] && return
-	[ -d "$dir/sid" ] || { echo "loaders: no sid: veristat is skipped"; return 1; }
+# cross is what a cross compiler needs to link with the libraries of sid, which need a newer C library than its own.
+cross() {
+	local run="$dir/run/sid-arm64"
+	[ -d "$run" ] && command -v aarch64-linux-gnu-gcc >/dev/null || { echo "loaders: no sid for arm64, or no cross compiler: $1 for arm64 is skipped"; return 1; }
+	export CC=aarch64-linux-gnu-gcc CGO_CFLAGS="-I$run/include" CGO_LDFLAGS="-L$run/lib -lbpf -Wl,--allow-shlib-undefined"
+}
+
+# exporter_arm64 cross compiles ebpf_exporter for guests.
+exporter_arm64() (
+	[ -x "$dir/ebpf_exporter-arm64" ] && return
+	cross ebpf_exporter || return 1
+	package=github.com/cloudflare/ebpf_exporter/v2/cmd/ebpf_exporter work=$(mktemp -d)
+	(
+		cd "$work" && printf 'module exporter\n\ngo 1.26\n' >go.mod && export GOFLAGS=-mod=mod GOSUMDB=off &&
+			go get "$package@v2.5.1" && GOARCH=arm64 CGO_ENABLED=1 go build -o ebpf_exporter "$package"
+	) >"$dir/exporter-arm64.log" 2>&1 && mv "$work/ebpf_exporter" "$dir/ebpf_exporter-arm64"
+	status=$?
+	rm -rf "$work"
+	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/exporter-arm64.log"): ebpf_exporter for arm64 is skipped"; return 1; }
+)
+
+# veristat_source is one file of the kernel's source, which Debian packages as a whole (150 MB).
+veristat_source() {
+	[ -s "$dir/veristat.c" ] && return
 	local work package
-	work=$(mktemp -d /tmp/veristat.XXXXXX)
+	work=$(mktemp -d)
 	package=$(apt-cache pkgnames linux-source-6 | sort -V | tail -n 1)
 	(
 		cd "$work" && apt-get download -qq "$package" >/dev/null && dpkg --fsys-tarfile ./*.deb |
 			tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | xz -dc |
 			tar -x --wildcards --occurrence=1 --strip-components=5 '*/tools/testing/selftests/bpf/veristat.c'
-		[ -s veristat.c ] && unshare --mount --propagation private sh -ec 'mount --rbind /tmp "$1/tmp"; exec chroot "$1" \
-			gcc -O1 -o "$2/veristat" "$2/veristat.c" -lbpf -lelf' sh "$dir/sid" "$work"
-	) >"$dir/veristat.log" 2>&1 && mv "$work/veristat" "$dir/veristat"
-	local status=$?
+	) >"$dir/veristat.log" 2>&1
+	mv "$work/veristat.c" "$dir" 2>/dev/null || echo "loaders: no source of the kernel: veristat is skipped"
 	rm -rf "$work"
-	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/veristat.log"): veristat is skipped"; return 1; }
+	[ -s "$dir/veristat.c" ]
 }
 
+veristat() {
+	[ -x "$dir/veristat" ] && return
+	[ -d "$dir/sid" ] || { echo "loaders: no sid: veristat is skipped"; return 1; }
+	veristat_source || return 1
+	unshare --mount --propagation private sh -ec 'mkdir -p "$1/tmp"; mount -t tmpfs tmpfs "$1/tmp"; cp "$2/veristat.c" "$1/tmp"
+		chroot "$1" gcc -O1 -o /tmp/veristat /tmp/veristat.c -lbpf -lelf; cp "$1/tmp/veristat" "$2"' \
+		sh "$dir/sid" "$dir" >"$dir/veristat.log" 2>&1 && return
+	echo "loaders: $(tail -n 1 "$dir/veristat.log"): veristat is skipped"
+	return 1
+}
+
+veristat_arm64() (
+	[ -x "$dir/veristat-arm64" ] && return
+	cross veristat && veristat_source || return 1
+	$CC -O1 $CGO_CFLAGS -o "$dir/veristat-arm64" "$dir/veristat.c" $CGO_LDFLAGS -lelf >"$dir/veristat-arm64.log" 2>&1 && return
+	echo "loaders: $(tail -n 1 "$dir/veristat-arm64.log"): veristat for arm64 is skipped"
+	return 1
+)
+
+mkdir -p "$dir/run"
 bookworm && echo "loaders: libbpf $(sed -n 's/^Version: //p' "$dir/bookworm/usr/lib/"*/pkgconfig/libbpf.pc)"
 sid && echo "loaders: $(chroot "$dir/sid" bpftool version 2>/dev/null | tr '\n' ' ')"
-arm64 && echo "loaders: libbpf for arm64"
+for arch in amd64 arm64; do
+	for release in bookworm sid; do
+		runtime $release $arch && echo "loaders: bpftool and libbpf of $release for $arch: $(basename "$(readlink -f "$dir/run/$release-$arch/lib/libbpf.so")")"
+	done
+done
 veristat && echo "loaders: veristat"
+veristat_arm64 && echo "loaders: veristat for arm64"
 exporter && echo "loaders: ebpf_exporter 2.5.1"
+exporter_arm64 && echo "loaders: ebpf_exporter 2.5.1 for arm64"
 gadget && echo "loaders: ig 0.45.0"
 exit 0

@@ -82,8 +82,8 @@ func (e *exporter) metric(x *manifest.Map) error {
 		return err
 	}
 	taken := map[string]bool{"cpu": true} // as the last label it would mean one value per CPU
-	parts := x.Stored != nil && x.Stored.Parts
-	if parts {
+	buckets := x.Stored != nil && x.Stored.Parts && !extreme(x)
+	if buckets {
 		taken["le"], taken["bucket"] = true, true
 	}
 	labels, err := e.labels(x, taken)
@@ -91,7 +91,7 @@ func (e *exporter) metric(x *manifest.Map) error {
 		return err
 	}
 	b := &e.counters
-	if parts {
+	if buckets {
 		b = &e.histograms
 	}
 	help := x.Help
@@ -99,7 +99,10 @@ func (e *exporter) metric(x *manifest.Map) error {
 		help = fmt.Sprintf("%s of %s", x.Name, e.m.Script.File)
 	}
 	fmt.Fprintf(b, "    - name: %s\n      help: %s\n", x.Symbol, quoted(help))
-	if parts {
+	switch {
+	case extreme(x):
+		labels = append(labels, label{name: "cpu", size: 8, decoders: []string{"uint"}})
+	case buckets:
 		bounds, names := exporterBuckets(x)
 		b.WriteString("      bucket_type: fixed\n      bucket_keys:\n")
 		for _, n := range bounds {
@@ -111,6 +114,9 @@ func (e *exporter) metric(x *manifest.Map) error {
 	return nil
 }
 
+// extreme reports whether x is a min() or max() map, each of whose elements is the value of a CPU.
+func extreme(x *manifest.Map) bool { return x.Shape == "min" || x.Shape == "max" }
+
 // fits returns the reason why ebpf_exporter cannot show the values of a map.
 func (e *exporter) fits(x *manifest.Map) error {
 	parts := x.Stored != nil && x.Stored.Parts
@@ -119,6 +125,10 @@ func (e *exporter) fits(x *manifest.Map) error {
 	case "sum", "avg", "stats":
 		if x.Value != nil && x.Value.Signed {
 			return errors.New("its sums may be negative, and values are read as unsigned: cast the argument to uint64")
+		}
+	case "min", "max":
+		if x.Value != nil && x.Value.Signed {
+			return errors.New("its values may be negative, and are read as unsigned: cast the argument to uint64")
 		}
 	case "plain":
 		if !x.Grows && e.m.For == "" {

@@ -116,10 +116,10 @@ func takenMaps(m *manifest.Manifest) (taken []*manifest.Map, left []string) {
 		case x.Shape == "intern" || x.Shape == "stack":
 		case m.Global("gadget_mapiter_"+x.Symbol+"___"+x.Symbol) != nil:
 			taken = append(taken, x)
-		case x.Shape == "min" || x.Shape == "max" || x.Shape == "tseries":
+		case x.Shape == "tseries":
 			left = append(
 				left,
-				fmt.Sprintf("%s: %s() needs a value for each CPU, and a gadget's map has one", x.Name, x.Shape),
+				fmt.Sprintf("%s: tseries() needs a value for each CPU, and a gadget's map has one", x.Name),
 			)
 		case x.Shape == "plain" && x.Grows || hasStack(x.Key):
 			left = append(left, fmt.Sprintf("%s: stacks are not in its keys", x.Name))
@@ -268,7 +268,10 @@ func gadgetPrograms(m *manifest.Manifest, a *arch.Arch) (text string, left []str
 			)
 		case a != nil && p.Kind == probe.Tracepoint && p.Attach.Target == "syscalls" && a.ForeignSyscall(p.Attach.Name):
 			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
-			left = append(left, fmt.Sprintf("%s: machines of the architecture %s have no such system call", p.Attach.Text, a.Label))
+			left = append(
+				left,
+				fmt.Sprintf("%s: machines of the architecture %s have no such system call", p.Attach.Text, a.Label),
+			)
 		case !gadgetAttaches(p):
 			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
 			left = append(left, fmt.Sprintf("%s: Inspektor Gadget cannot attach it", p.Attach.Text))
