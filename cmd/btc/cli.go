@@ -133,12 +133,16 @@ func (c *command) help(path string) string {
 	fmt.Fprintf(&b, "usage: %s\n", strings.TrimSuffix(path, c.name)+c.usage())
 	fmt.Fprintf(&b, "\n%s.\n", sentence(c.summary))
 	if c.about != "" {
-		fmt.Fprintf(&b, "\n%s\n", c.about)
+		b.WriteString("\n" + wrapped(c.about))
 	}
 	if len(c.sub) > 0 {
 		b.WriteString("\nCommands:\n")
+		width := 0
 		for _, s := range c.sub {
-			fmt.Fprintf(&b, "  %-11s %s\n", s.name, s.summary)
+			width = max(width, len(s.name))
+		}
+		for _, s := range c.sub {
+			fmt.Fprintf(&b, "  %-*s  %s\n", width, s.name, s.summary)
 		}
 		fmt.Fprintf(&b, "\n`%s COMMAND -h` describes a command and its options.\n", path)
 	}
@@ -149,7 +153,7 @@ func (c *command) help(path string) string {
 		b.WriteString(c.options.Help())
 	}
 	if c.status != "" {
-		fmt.Fprintf(&b, "\nExit status: %s\n", c.status)
+		b.WriteString("\n" + wrapped("Exit status: "+c.status))
 	}
 	for i, e := range c.examples {
 		if i == 0 {
@@ -158,6 +162,26 @@ func (c *command) help(path string) string {
 		fmt.Fprintf(&b, "  %s\n      %s\n", e.line, e.what)
 	}
 	return b.String()
+}
+
+// wrapped is a paragraph in lines of at most 100 columns, as the lines of options.
+func wrapped(text string) string {
+	const width = 100
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column > 0 && column+1+len(word) > width:
+			b.WriteString("\n")
+			column = 0
+		case column > 0:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String() + "\n"
 }
 
 // sentence begins with a capital letter.

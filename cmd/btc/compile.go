@@ -197,7 +197,7 @@ func compileCommand() *command {
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
 			Help: "object to write, a name that ends in .o; the manifest is written next to it, with .json. Default: the script's name with .o"},
 			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),
-				Help: "lay out maps in the format that another program reads"},
+				Help: "lay out maps as another program reads them: ebpf_exporter or gadget (Inspektor Gadget)"},
 			{Name: "suffix", Value: "NAME", To: s.setSuffix,
 				Help: "suffix of the object's own symbols, as in events_NAME, instead of a hash of the script"},
 			{Name: "map-prefix", Value: "NAME", To: s.setMapPrefix,

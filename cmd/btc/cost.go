@@ -57,7 +57,7 @@ func costCommand() *command {
 	return &command{
 		name: "cost", operands: "FILE.o ... | FILE.bt | -e PROGRAM", files: []string{"o", "bt"},
 		summary: "estimate the cost of an event, without running anything",
-		about: "The estimate is for the path on which all filters pass and nothing fails, based on figures measured\n" +
+		about: "The estimate is for the path on which all filters pass and nothing fails, based on figures measured " +
 			"on one machine. The cost of the probe itself is shown separately. docs/howto/guard-rails.md describes the accuracy.",
 		examples: []example{
 			{"btc cost --rate 100k/s reads.bt", "estimate the share of one CPU at 100,000 events a second"},

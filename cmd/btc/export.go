@@ -26,8 +26,8 @@ func exportCommand() *command {
 func exportEBPFExporter() *command {
 	return &command{
 		name: "ebpf_exporter", operands: "FILE.o", summary: "write the YAML file with which ebpf_exporter exports an object's counters", files: []string{"o"},
-		about: "ebpf_exporter reads NAME.yaml and NAME.bpf.o from one directory. Counts and sums become counters; anything it\n" +
-			"cannot show is listed on the error output. See docs/loaders.md.",
+		about: "ebpf_exporter reads NAME.yaml and NAME.bpf.o from one directory. Counts and sums become counters; anything it " +
+			"cannot show is listed on standard error. See docs/loaders.md.",
 		run: func(line *option.Line) int {
 			operands := line.All()
 			if len(operands) != 1 {
@@ -53,7 +53,7 @@ func exportEBPFExporter() *command {
 func exportGrafana() *command {
 	return &command{
 		name: "grafana", operands: "FILE.o", summary: "write a Grafana dashboard for the metrics of an object", files: []string{"o"},
-		about: "The dashboard shows the metrics that btrun -f prometheus and -f openmetrics write. When it is imported,\n" +
+		about: "The dashboard shows the metrics that btrun -f prometheus and -f openmetrics write. When it is imported, " +
 			"Grafana asks for a Prometheus data source. See docs/howto/fleet.md.",
 		run: func(line *option.Line) int { return exportMetrics(line, export.Grafana) },
 	}
@@ -63,7 +63,7 @@ func exportRules() *command {
 	window := "5m"
 	return &command{
 		name: "rules", operands: "FILE.o", summary: "write Prometheus recording rules for the metrics of an object", files: []string{"o"},
-		about: "The rules compute rates, averages and quantiles over all hosts, in total and by key. Add the file to\n" +
+		about: "The rules compute rates, averages and quantiles over all hosts, in total and by key. Add the file to " +
 			"rule_files in Prometheus' configuration.",
 		options: option.Table{{Name: "window", Value: "TIME", To: func(text string) error {
 			if !promDuration().MatchString(text) {

@@ -18,9 +18,9 @@ func exportGadget() *command {
 	var out, image string
 	return &command{
 		name: "gadget", operands: "FILE.o", summary: "write an image with which Inspektor Gadget runs an object", files: []string{"o"},
-		about: "`ig image import` accepts the image as an archive; tools such as oras copy a directory to a registry.\n" +
-			"Without -o, the metadata (gadget.yaml) is printed. Anything that Inspektor Gadget cannot show or run is listed\n" +
-			"on the error output. See docs/loaders.md.",
+		about: "`ig image import` accepts the image as an archive; tools such as oras copy a directory to a registry. " +
+			"Without -o, the metadata (gadget.yaml) is printed. Anything that Inspektor Gadget cannot show or run is listed " +
+			"on standard error. See docs/loaders.md.",
 		options: option.Table{
 			{
 				Name:  "output",

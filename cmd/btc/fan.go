@@ -61,9 +61,9 @@ func fanCommand() *command {
 	return &command{
 		name: "fan", operands: "FILE.bt | FILE.o | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]",
 		summary: "run a script or object on many hosts at once, and print one report", files: []string{"bt", "o"},
-		about: "The hosts are reached with ssh, using your own configuration, or with kubectl exec. They need btrun, or\n" +
-			"--push copies it for the duration of the run. Nothing is left on the hosts. The report is what one host\n" +
-			"running everything would print, as with btc merge. An interrupt ends the run on all hosts, and their\n" +
+		about: "The hosts are reached with ssh, using your own configuration, or with kubectl exec. They need btrun, or " +
+			"--push copies it for the duration of the run. Nothing is left on the hosts. The report is what one host " +
+			"running everything would print, as with btc merge. An interrupt ends the run on all hosts, and their " +
 			"reports are still printed.",
 		status: "0 if all hosts reported, 2 if some did not, 1 if none did or the command line is wrong.",
 		examples: []example{

@@ -33,7 +33,7 @@ func genGoCommand() *command {
 	g := genGo{library: "btc/btrace"}
 	return &command{
 		name: "go", operands: "FILE.bt [-- PARAMETERS]", summary: "write a Go file with the compiled script and its types", files: []string{"bt"},
-		about: "Writes FILE_btc.go, FILE_btc.o and FILE_btc.json into the current directory: a function that loads the\n" +
+		about: "Writes FILE_btc.go, FILE_btc.o and FILE_btc.json into the current directory: a function that loads the " +
 			"script, a struct of its parameters, and its maps and events with their types.",
 		examples: []example{
 			{"btc gen go --package main reads.bt", "write reads_btc.go, reads_btc.o and reads_btc.json"},

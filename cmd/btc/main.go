@@ -22,8 +22,8 @@ func rootCommand() *command {
 	root := &command{
 		name: "btc", operands: "COMMAND ...",
 		summary: "compiles scripts in the bpftrace language ahead of time to BPF objects, which btrun runs",
-		about: "Without a command, btc accepts the command line of bpftrace, as does a link to it that\n" +
-			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same\n" +
+		about: "Without a command, btc accepts the command line of bpftrace, as does a link to it that " +
+			"is called bpftrace: btc -e PROGRAM, btc FILE.bt and btc -l PATTERN are btc run with the same " +
 			"arguments.",
 		examples: []example{
 			{"btc -e 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }'", "compile and trace on this host (root), until Ctrl-C"},

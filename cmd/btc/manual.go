@@ -47,7 +47,7 @@ func completionCommand(root *command) *command {
 func loader() *command {
 	return &command{
 		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
-		about: "The manifest OBJECT.json must be next to the object. With - both are read from standard input, one\n" +
+		about: "The manifest OBJECT.json must be next to the object. With - both are read from standard input, one " +
 			"after the other: cat x.o x.json | btrun -. Options can precede or follow the object.",
 		options: new(options.Values).Table(), files: []string{"o"}, status: runStatus,
 		examples: []example{

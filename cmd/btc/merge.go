@@ -19,7 +19,7 @@ func mergeCommand() *command {
 	var report mergedReport
 	return &command{
 		name: "merge", operands: "FILE.jsonl ...", summary: "combine the runs of one object on many hosts", files: []string{"jsonl", "json"},
-		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is what one host running\n" +
+		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is what one host running " +
 			"everything would print: counts, sums, averages, extremes, histograms and time series are exact.",
 		examples: []example{
 			{"btc merge web1.jsonl web2.jsonl", "print one report of two runs"},

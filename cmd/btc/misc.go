@@ -82,15 +82,12 @@ func formatText(path, text string, write bool) error {
 func explainCommand() *command {
 	return &command{
 		name: "explain", operands: "CODE", summary: "explain an error or warning code",
-		about: "It prints why the compiler reports the code and what to do, a script that causes the message, and one to\n" +
+		about: "It prints why the compiler reports the code and what to do, a script that causes the message, and one to " +
 			"write instead.",
 		examples: []example{{"btc explain E0202", "explain what error[E0202] means"}},
 		run:      explain,
 	}
 }
-
-// explainWidth is the length of lines of btc explain, in columns.
-const explainWidth = 80
 
 func explain(line *option.Line) int {
 	args := line.All()
@@ -101,21 +98,7 @@ func explain(line *option.Line) int {
 	if !ok {
 		return fail("unknown code %s; docs/errors.md lists all", args[0])
 	}
-	fmt.Printf("%s: %s\n\n", info.Code, info.Title)
-	column := 0
-	for _, word := range strings.Fields(info.Explanation) {
-		switch {
-		case column > 0 && column+1+len(word) > explainWidth:
-			fmt.Println()
-			column = 0
-		case column > 0:
-			fmt.Print(" ")
-			column++
-		}
-		fmt.Print(word)
-		column += len(word)
-	}
-	fmt.Println()
+	fmt.Printf("%s: %s\n\n%s", info.Code, info.Title, wrapped(info.Explanation))
 	if example, ok := diag.ExampleOf(info.Code); ok {
 		fmt.Print("\n" + example.Text())
 	}
@@ -147,7 +130,7 @@ func targetCommand() *command {
 	var captured, imported string
 	return &command{
 		name: "target", operands: "COMMAND ...", summary: "show, compare and make target files",
-		about: "A target describes a kernel: its types, tracepoints, system calls and functions. btc compiles for targets and\n" +
+		about: "A target describes a kernel: its types, tracepoints, system calls and functions. btc compiles for targets and " +
 			"checks objects against them, and never reads the host. Targets of three architectures are built in.",
 		sub: []*command{
 			{

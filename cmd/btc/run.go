@@ -41,7 +41,7 @@ func runCommand() *command {
 	r.script.targets.native = true
 	return &command{
 		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace immediately (root)", files: []string{"bt"},
-		about:   "It accepts the command line of bpftrace. The word run can be omitted, and a link to btc that is\ncalled bpftrace behaves the same.",
+		about:   "It accepts the command line of bpftrace. The word run can be omitted, and a link to btc that is called bpftrace behaves the same.",
 		options: r.options(), run: r.run, status: runStatus,
 		examples: []example{
 			{"btc run reads.bt dd", "trace with dd as $1, until Ctrl-C"},
