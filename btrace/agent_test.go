@@ -53,7 +53,7 @@ func TestAgent(t *testing.T) {
 		agent.Wait()
 	}()
 	page := func() string {
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			r, err := http.Get("http://" + address + "/metrics")
 			if err != nil {
 				continue

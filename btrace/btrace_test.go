@@ -283,7 +283,7 @@ func TestNobodyReads(t *testing.T) {
 	s := loaded(t, `config = { perf_rb_pages = 1 }
 tracepoint:syscalls:sys_enter_lseek /pid == $1/ { printf("%d %s\n", args.offset, "a text that takes room in the buffer of the kernel"); }`, btrace.Options{Args: []string{fmt.Sprint(os.Getpid())}})
 	attach(t, s)
-	for end := time.Now().Add(20 * time.Second); s.Losses().Events == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); s.Losses().Events == 0 && time.Now().Before(end); {
 		for i := range 1000 {
 			unix.Seek(-1, int64(i), 0)
 		}
@@ -362,13 +362,15 @@ func TestProcesses(t *testing.T) {
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)
 	}
-	cmd := exec.Command("sleep", "0.2")
+	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go cmd.Wait()
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
 	s = loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{PID: cmd.Process.Pid, DropEvents: true})
 	attach(t, s)
+	cmd.Process.Kill()
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)
 	}

@@ -28,7 +28,7 @@ func TestContainers(t *testing.T) {
 		begin := time.Now()
 		_, err := btrace.LoadContext(ctx, o, opts)
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < 300*time.Millisecond ||
-			took > 5*time.Second {
+			took > time.Minute {
 			t.Errorf("%v after %v", err, took)
 		}
 		cancel()

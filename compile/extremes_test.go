@@ -93,7 +93,7 @@ func TestExtremes(t *testing.T) {
 			}
 			// A busy machine is many times slower than an idle one, on which each takes less than a
 			// second.
-			if took > 20*time.Second {
+			if took > time.Minute {
 				t.Errorf("the answer took %v", took)
 			}
 			if mem := after.TotalAlloc - before.TotalAlloc; mem > 1<<30 {

@@ -172,7 +172,7 @@ func TestHostile(t *testing.T) {
 		if !l.HasErrors() {
 			t.Errorf("%s: no error", name)
 		}
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s: took %v", name, took)
 		}
 	}

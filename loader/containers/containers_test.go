@@ -482,7 +482,7 @@ func TestUnreadable(t *testing.T) {
 	if !errors.Is(err, fs.ErrPermission) {
 		t.Error("not a permission error")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = r.Wait(
 		ctx,
@@ -533,12 +533,11 @@ func TestWait(t *testing.T) {
 	if _, err := r.Wait(ctx, find, func() {}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	go func() {
-		time.Sleep(150 * time.Millisecond)
+	c, err := r.Wait(context.Background(), find, func() {
+		waited++
 		r.file("/var/lib/docker/containers/"+id("aa")+"/config.v2.json", `{"Name":"/web"}`)
 		r.group("/docker/" + id("aa"))
-	}()
-	c, err := r.Wait(context.Background(), find, func() { waited++ })
+	})
 	r.want(c, err, "web", "/docker/"+id("aa"))
 	if waited != 1 {
 		t.Errorf("%d times not there at first", waited)

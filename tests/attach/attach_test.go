@@ -19,7 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	loader "btc/loader/object"
 )
 
 var cycles = flag.Int("cycles", 100, "how often TestNothingIsLeft attaches and detaches")
@@ -88,7 +91,7 @@ func compile(t *testing.T, script string) string {
 // tracing is a running btrun that has attached.
 type tracing struct {
 	cmd    *exec.Cmd
-	stdout bytes.Buffer
+	stdout output
 }
 
 // trace starts btrun and waits until it has attached.
@@ -168,47 +171,53 @@ func TestManySyscallsAreCheap(t *testing.T) {
 	}
 }
 
-// bpfObjects counts the BPF objects in the kernel.
-func bpfObjects(t *testing.T) map[string]int {
+// mapsNamed counts the maps in the kernel that have a name. Programs hold their maps, and links hold
+// their programs. Objects of other tests come and go meanwhile.
+func mapsNamed(t *testing.T, name string) int {
 	t.Helper()
-	n := map[string]int{}
-	for _, k := range []struct {
-		name string
-		cmd  int
-	}{{"programs", unix.BPF_PROG_GET_NEXT_ID}, {"maps", unix.BPF_MAP_GET_NEXT_ID}, {"links", unix.BPF_LINK_GET_NEXT_ID}} {
-		for id := uint32(0); ; n[k.name]++ {
-			next, err := nextID(k.cmd, id)
-			if errors.Is(err, unix.ENOENT) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", k.name, err)
-			}
-			id = next
+	n := 0
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, unix.ENOENT) {
+			return n
 		}
-	}
-	for _, f := range []string{"kprobe_events", "uprobe_events"} {
-		b, err := os.ReadFile(tracefs(t) + "/" + f)
-		if err == nil {
-			n[f] = bytes.Count(b, []byte("\n"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		id = next
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // it is gone
+		}
+		if info, err := m.Info(); err == nil && info.Name == name {
+			n++
+		}
+		m.Close()
 	}
-	return n
 }
 
 // Many runs that end in different ways leave no program, map, link or event in the kernel.
 func TestNothingIsLeft(t *testing.T) {
 	needRoot(t)
 	object := compile(t, `config = { missing_probes = "ignore" }
-begin { @x = 1; }
+begin { @x = 1; printf("begun\n"); }
 tracepoint:syscalls:sys_enter_* { @[probe] = count(); }
 tracepoint:syscalls:sys_enter_getpriority { @p = count(); }
 uprobe:/bin/sh:_start* { @u = count(); }
 software:faults:100 { @f = count(); }
-interval:ms:1 { exit(); }
+interval:ms:1 /$1 == 0/ { exit(); }
 end { @y = 1; }`)
+	o, err := loader.Read(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := o.Manifest.MapSymbol("events") // ends with a hash of the script
+	r := trace(t, object, "1")
+	if mapsNamed(t, name) == 0 {
+		t.Fatalf("a run has no map %s", name)
+	}
+	r.stop(t)
 	broken := compile(t, `tracepoint:syscalls:sys_enter_openat { @ = count(); } tracepoint:no:such { @ = count(); }`)
-	before := bpfObjects(t)
 	for i := range *cycles {
 		var out []byte
 		var err error
@@ -236,16 +245,11 @@ end { @y = 1; }`)
 		}
 	}
 	// The kernel frees in the background.
-	var after map[string]int
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		after = bpfObjects(t)
-		left := false
-		for k, n := range after {
-			left = left || n > before[k]
-		}
-		if !left {
+	left := 0
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		if left = mapsNamed(t, name); left == 0 {
 			return
 		}
 	}
-	t.Errorf("before: %v, after %d runs: %v", before, *cycles, after)
+	t.Errorf("%d maps are left after %d runs", left, *cycles)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -65,7 +66,10 @@ func (h *house) start(path string) (stop func()) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		for dir := dir; len(dir) > len(h.root); dir = filepath.Dir(dir) {
-			for end := time.Now().Add(5 * time.Second); os.Remove(dir) != nil && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+				if err := os.Remove(dir); err == nil || os.IsNotExist(err) {
+					break
+				}
 				if all, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(all) > 0 {
 					return // others are in it
 				}
@@ -88,7 +92,16 @@ func (h *house) run(args ...string) string {
 	return string(out)
 }
 
-const opens = `tracepoint:syscalls:sys_enter_openat { @[cgroup_path(cgroup)] = count(); }`
+// opens counts opened files by cgroup. It ends 50 ms after so many cgroups have opened one: then
+// others have, too, if they are not excluded.
+const opens = `tracepoint:syscalls:sys_enter_openat {
+	@[cgroup_path(cgroup)] = count();
+	if (len(@) >= $1) {
+		if (!@since) { @since = nsecs; }
+		if (nsecs - @since > 50000000) { exit(); }
+	}
+}
+end { clear(@since); }`
 
 // A run limited to a container or pod counts what runs in it and nothing else, and names it.
 func TestContainers(t *testing.T) {
@@ -118,7 +131,7 @@ func TestContainers(t *testing.T) {
 		{"--pod btc-shop/web-0", []string{"btc-shop/web-0/nginx", ""}}, // the kubelet knows no name of one
 		{"--pod " + uid + " --container nginx", []string{"btc-shop/web-0/nginx"}},
 	} {
-		out := h.run(append([]string{"-q", "--timeout", "400ms", o}, strings.Fields(c.args)...)...)
+		out := h.run(append([]string{"-q", "--timeout", "1m", o, fmt.Sprint(len(c.want))}, strings.Fields(c.args)...)...)
 		var have []string
 		for _, m := range regexp.MustCompile(`(?m)^@\[unified:[^ \]]*(?: \((.*)\))?\]: \d+$`).FindAllStringSubmatch(out, -1) {
 			have = append(have, m[1])
@@ -140,7 +153,7 @@ func TestContainers(t *testing.T) {
 		"--pod btc-shop/web-1":                    "there is no running pod btc-shop/web-1 on this host; did you mean btc-shop/web-0?",
 		"--pod btc-shop/web-0 --container btc-db": "there is no running container btc-db",
 	} {
-		if out := h.run(append([]string{o}, strings.Fields(args)...)...); !strings.Contains(out, want) {
+		if out := h.run(append([]string{o, "1"}, strings.Fields(args)...)...); !strings.Contains(out, want) {
 			t.Errorf("%s: %s", args, out)
 		}
 	}
@@ -153,13 +166,13 @@ func TestContainers(t *testing.T) {
 		"-f json --container btc-db":                    `/inner(btc-db)": `,
 		"--cgroup /btc-test.slice/other --container no": "there is no running container no on this host",
 	} {
-		out := h.run(append([]string{"-q", "--timeout", "300ms", o}, strings.Fields(args)...)...)
+		out := h.run(append([]string{"-q", "--timeout", "1m", o, "1"}, strings.Fields(args)...)...)
 		if !strings.Contains(out, want) {
 			t.Errorf("%s: no %s in\n%s", args, want, out)
 		}
 	}
 	h.docker(id("b"), "btc-web")
-	if out := h.run(o, "--container", "btc-web"); !strings.Contains(
+	if out := h.run(o, "1", "--container", "btc-web"); !strings.Contains(
 		out,
 		"container btc-web is ambiguous, it may be:\n  "+id("a")[:12]+"  docker      btc-web\n  "+id("b")[:12],
 	) {
@@ -172,39 +185,66 @@ func TestContainerComesAndGoes(t *testing.T) {
 	h := newHouse(t)
 	id := strings.Repeat("e", 64)
 	h.docker(id, "btc-late")
-	var out strings.Builder
-	cmd := h.command("--timeout", "30s", compile(t, opens), "--container", "btc-late", "--wait")
+	var out output
+	const never = "1000" // so many cgroups
+	cmd := h.command("--timeout", "5m", "--every", "100ms", compile(t, opens), never, "--container", "btc-late", "--wait")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	out.until(t, "Waiting for container btc-late\n")
 	stop := h.start("/btc-test-late.slice/docker-" + id + ".scope")
-	time.Sleep(1500 * time.Millisecond)
+	out.until(t, "Attached 2 probes\n")
+	out.until(t, "docker-"+id+".scope (btc-late)]: ")
 	stop()
 	begin := time.Now()
-	if err := cmd.Wait(); err != nil || time.Since(begin) > 10*time.Second {
+	if err := cmd.Wait(); err != nil || time.Since(begin) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
-	for _, want := range []string{
-		"Waiting for container btc-late\n", "Attached 1 probe\n", "container btc-late ended: nothing is left to trace\n",
-		"docker-" + id + ".scope (btc-late)]: ",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
-		}
+	out.until(t, "container btc-late ended: nothing is left to trace\n")
+	var waiting output
+	cmd = h.command(compile(t, opens), never, "--container", "btc-late", "--wait")
+	cmd.Stdout, cmd.Stderr = &waiting, &waiting
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	cmd = h.command(compile(t, opens), "--container", "btc-late", "--wait")
-	cmd.Start()
-	time.Sleep(300 * time.Millisecond)
+	waiting.until(t, "Waiting for container btc-late\n")
 	cmd.Process.Signal(os.Interrupt)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a signal does not end the wait")
 		cmd.Process.Kill()
+	}
+}
+
+// output is what a running process has printed so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// until waits until the output contains a string.
+func (o *output) until(t *testing.T, want string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !strings.Contains(o.String(), want); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %q in\n%.4000s", want, o)
+		}
 	}
 }
 
@@ -243,18 +283,21 @@ for name in web web-2; do
 done
 $podman pod create --infra=false --name btc-pod >pod.id &&
 	$start --pod btc-pod --name btc-inner btc-test:1 /loop >/dev/null || { echo "cannot: pod"; exit; }
-run() { echo "== $*"; shift; "$btrun" -q --timeout 500ms "$object" "$@" 2>&1; }
+run() { n=$2; echo "== $1 $3 $4 $5 $6"; shift 2; "$btrun" -q --timeout 1m "$object" $n "$@" 2>&1; }
 btrun=$1 object=$2
-run name --container btc-web
-run id --container "$(cut -c 1-20 web.id)"
-run two --container btc-web --container btc-inner
-run missing --container btc-wbe
-run pod-name --pod btc-pod
-(sleep 1; $start --name btc-late btc-test:1 /loop; sleep 1; $podman rm -f -t 0 btc-late) >/dev/null 2>&1 &
+run name 1 --container btc-web
+run id 1 --container "$(cut -c 1-20 web.id)"
+run two 2 --container btc-web --container btc-inner
+run missing 1 --container btc-wbe
+run pod-name 1 --pod btc-pod
+has() { until grep -q "$1" waited; do sleep 0.1; done; }
+: >waited
+(has Waiting; $start --name btc-late btc-test:1 /loop; has btc-late.]:; $podman rm -f -t 0 btc-late) >/dev/null 2>&1 &
 echo "== wait"
-"$btrun" --timeout 20s "$object" --container btc-late --wait 2>&1
+"$btrun" --timeout 2m --every 200ms "$object" 1000 --container btc-late --wait >waited 2>&1
+cat waited
 echo "== file"
-"$btrun" -q --timeout 500ms "$4" --container btc-web 2>&1
+"$btrun" -q --timeout 1m "$4" --container btc-web 2>&1
 echo "== done"
 `
 
@@ -278,7 +321,7 @@ func TestPodman(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	cmd := exec.Command("unshare", "-m", "sh", "-c", podmanScript, "sh", program(t, "btrun"), compile(t, opens), dir,
-		compile(t, `uprobe:/loop:os.OpenFile { @[comm, cgroup_path(cgroup)] = count(); }`))
+		compile(t, `uprobe:/loop:os.OpenFile { @[comm, cgroup_path(cgroup)] = count(); exit(); }`))
 	text, err := cmd.CombinedOutput()
 	out := string(text)
 	if i := strings.Index(out, "cannot: "); i >= 0 || err != nil && !strings.Contains(out, "== ") {
@@ -287,12 +330,12 @@ func TestPodman(t *testing.T) {
 	line := func(path, name string) string { return path + `[0-9a-f]{64} \(` + name + `\)\]: [1-9]\d*\n` }
 	const key = `@\[unified:/libpod_parent/`
 	for _, want := range []string{
-		`== name --container btc-web\n\s*` + line(key+"libpod-", "btc-web") + `\s*== id`,
-		`== id --container [0-9a-f]{20}\n\s*` + line(key+"libpod-", "btc-web") + `\s*== two`,
+		`== name --container btc-web *\n\s*` + line(key+"libpod-", "btc-web") + `\s*== id`,
+		`== id --container [0-9a-f]{20} *\n\s*` + line(key+"libpod-", "btc-web") + `\s*== two`,
 		`== two [^\n]*\n\s*(?:` + line(key+"(?:[0-9a-f]{64}/)?libpod-", "btc-(?:web|inner)") + `){2}\s*== missing`,
 		`there is no running container btc-wbe on this host; did you mean btc-web\?\n`,
 		`there is no running pod btc-pod on this host`,
-		`== wait\nWaiting for container btc-late\nAttached 1 probe\n` +
+		`== wait\nWaiting for container btc-late\nAttached 2 probes\n(?s:.*)\n` +
 			`container btc-late ended: nothing is left to trace\n\s*` + line(key+"libpod-", "btc-late") + `\s*== file`,
 		`== file\n\s*@\[loop, unified:/libpod_parent/` + line("libpod-", "btc-web") + `\s*== done`,
 	} {

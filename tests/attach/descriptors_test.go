@@ -75,7 +75,7 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 		once()
 	}
 	var have, running int
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if have, running = counts(t); have <= descriptors && running <= goroutines {
 			return
 		}

@@ -20,7 +20,7 @@ func TestManyFunctionsKnowTheirNames(t *testing.T) {
 		t.Skip("skipped: this kernel has no links of many user functions")
 	}
 	t.Setenv("BPFTRACE_MAX_PROBES", "100000")
-	object := compile(t, `uprobe:/bin/bash:* /comm == "bash"/ { @[probe, func] = count(); @ids[probe] = count(); }`)
+	object := compile(t, `uprobe:/bin/bash:* /pid == cpid && comm == "bash"/ { @[probe, func] = count(); @ids[probe] = count(); }`)
 	out, err := exec.Command(program(t, "btrun"), "-c", "/bin/bash -c true", object).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v %s", err, out)

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,11 +50,24 @@ func TestPinnedIterator(t *testing.T) {
 	if out, err := exec.Command(program(t, "btrun"), "--allow", "pins="+dir, object).CombinedOutput(); err == nil || !strings.Contains(string(out), path+" exists") {
 		t.Errorf("pinned twice: %v, %s", err, out)
 	}
-	before := bpfObjects(t)["links"]
+	pinned, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := pinned.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned.Close()
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if after := bpfObjects(t)["links"]; after > before {
-		t.Errorf("%d links before the file was removed, %d after", before, after)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		l, err := link.NewFromID(info.ID)
+		if err != nil {
+			return
+		}
+		l.Close()
 	}
+	t.Errorf("link %d stays when its file is removed", info.ID)
 }

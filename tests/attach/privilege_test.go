@@ -198,7 +198,9 @@ func TestRunWithoutPrivileges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(500 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && strings.Count(r.stdout.String(), "of another user\n") < 3; {
+		time.Sleep(20 * time.Millisecond)
+	}
 	out := r.stop(t)
 	for _, want := range []string{`btclater \n\s+[A-Za-z_]\w*\+\d+\n`, "of another user\n", "ended\n"} {
 		if !regexp.MustCompile(want).MatchString(out) {

@@ -96,14 +96,13 @@ func TestParserOfRun(t *testing.T) {
 	cmd, _ := started(t, compile(t, `tracepoint:sched:sched_process_exit / comm == "btcparse" / { print(ustack); }`))
 	defer cmd.Process.Kill()
 	parser := 0
-	for range 200 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if err := exec.Command(shell, "-c", "true; (:); true").Run(); err != nil {
 			t.Fatal(err)
 		}
 		if parser = childNamed(cmd.Process.Pid, "btrun-symbols"); parser != 0 && field(parser, "NoNewPrivs") == 1 && field(parser, "Seccomp") == 2 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if parser == 0 {
 		t.Fatal("no process reads symbols")
@@ -122,11 +121,10 @@ func TestParserOfRun(t *testing.T) {
 	}
 	cmd.Process.Kill() // it has no chance to clean up
 	cmd.Wait()
-	for range 500 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d/status", parser)); err != nil {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("the process outlives btrun")
 }

@@ -111,7 +111,7 @@ type verdict struct {
 }
 
 // patience is the time limit for compiling one program; after that, it counts as hanging.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func compareInTime(c fact, f factFile, tgt *kernel.Target) verdict {
 	done := make(chan verdict, 1)

@@ -149,8 +149,8 @@ func (c command) run(t *testing.T, dir string) {
 	cmd := exec.Command("sh", "-c", text)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "LC_ALL=C")
-	cmd.WaitDelay = time.Second
-	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	cmd.WaitDelay = 5 * time.Second
+	timer := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.CombinedOutput()
 	if wantsError := strings.Contains(strings.Join(c.shown, "\n"), ": error"); (err != nil) != wantsError {

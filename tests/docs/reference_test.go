@@ -296,8 +296,8 @@ func (e *entry) runs(t *testing.T) {
 	}
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("exec %s/btrun %s x.o %s", programs, options, params))
 	cmd.Dir = dir
-	cmd.WaitDelay = time.Second
-	timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	cmd.WaitDelay = 5 * time.Second
+	timer := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.CombinedOutput()
 	if err != nil {

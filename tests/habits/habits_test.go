@@ -133,7 +133,7 @@ var habits = []habit{
 	{`bpftrace -p $$ -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --pid $$ -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --pid=$$ -q -e 'begin { exit() }'`, all, ``},
-	{`sleep 1 & bpftrace -q -p $! -e 'begin { printf("begun\n"); }'`, all, `begun`},
+	{`sleep 100 & bpftrace -q -p $! -e 'begin { printf("begun\n"); }'; kill $!`, all, `begun`},
 	{`bpftrace -e 'begin { exit() }' -p 99999999`, output, `Pid out of range: 99999999`},
 	{`bpftrace -e 'begin { exit() }' -p abc`, output, `Failed to parse pid: invalid integer: abc`},
 	{`bpftrace -e 'begin { exit() }' -p 1 -c true`, output, `Cannot use both -c and -p`},
@@ -351,7 +351,7 @@ func (y typist) types(t *testing.T, line string) result {
 	}), "PATH="+y.bin+":"+os.Getenv("PATH"), "PWD="+y.dir)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 5 * time.Second
 	timer := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	err := cmd.Run()

@@ -20,7 +20,7 @@ import (
 )
 
 // limit bounds each run.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // hostile reads what the workload "hostile" offers in every way that brings the
 // program's own bytes to the output.

@@ -6,6 +6,7 @@
 package programs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -99,7 +100,7 @@ func (r *tracer) output() string {
 }
 
 // limit is the time limit for one run.
-const limit = 40 * time.Second
+const limit = 2 * time.Minute
 
 // trace starts a script with options and waits until it is attached or has exited.
 func trace(t *testing.T, script string, options ...string) *tracer {
@@ -126,11 +127,21 @@ func trace(t *testing.T, script string, options ...string) *tracer {
 // end interrupts the tracer, unless it has exited, and returns its output.
 func (r *tracer) end() string {
 	r.t.Helper()
-	time.Sleep(300 * time.Millisecond)
 	syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT)
 	<-r.done
 	r.stop()
 	return r.output()
+}
+
+// until waits until the output matches.
+func (r *tracer) until(expression string) {
+	r.t.Helper()
+	want := regexp.MustCompile("(?m)" + expression)
+	for end := time.Now().Add(limit); !want.MatchString(r.output()); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("no match of %s in:\n%s", expression, r.output())
+		}
+	}
 }
 
 // wait waits for the tracer to exit by itself and returns its output.
@@ -182,12 +193,11 @@ func port(t *testing.T) string {
 // answers waits until a server accepts connections.
 func answers(t *testing.T, port string) {
 	t.Helper()
-	for range 100 {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
 			c.Close()
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatal("server does not accept connections")
 }
@@ -226,7 +236,7 @@ func TestPythonGarbageCollector(t *testing.T) {
 	const python = "/usr/bin/python3"
 	need(t, python)
 	hasProbes(t, python)
-	out := trace(t, `usdt:/usr/bin/python3:python:gc__start { @gen[arg0] = count(); } usdt:/usr/bin/python3:gc__done { @done = count(); }`,
+	out := trace(t, `usdt:/usr/bin/python3:python:gc__start /pid == cpid/ { @gen[arg0] = count(); } usdt:/usr/bin/python3:gc__done /pid == cpid/ { @done = count(); }`,
 		"-c", python+" -c import\tgc;gc.collect(1);gc.collect(2)").wait()
 	wants(t, out, `^@done: [1-9]`, `^@gen\[1\]: 1$`, `^@gen\[2\]: [1-9]`)
 }
@@ -430,9 +440,9 @@ func TestOtherBuild(t *testing.T) {
 // TestReplacedWhileTraced replaces a program while it is traced: the old file remains traced, the new
 // one is a different file.
 func TestReplacedWhileTraced(t *testing.T) {
-	prog := build(t, "w.c", "#include <unistd.h>\n__attribute__((noinline)) void tick(void) { asm volatile(\"\"); }\nint main(void) { for (int i = 0; i < 30; i++) { tick(); usleep(50000); } return 0; }", "gcc", "-O0")
+	prog := build(t, "w.c", "#include <unistd.h>\n__attribute__((noinline)) void tick(void) { asm volatile(\"\"); }\nint main(void) { for (;;) { tick(); usleep(50000); } }", "gcc", "-O0")
 	start(t, prog)
-	r := trace(t, fmt.Sprintf(`uprobe:%s:tick { @ticks = count(); }`, prog))
+	r := trace(t, fmt.Sprintf(`uprobe:%s:tick { @ticks++; printf("tick %%d\n", @ticks); }`, prog))
 	text, err := os.ReadFile(prog)
 	if err != nil {
 		t.Fatal(err)
@@ -443,8 +453,9 @@ func TestReplacedWhileTraced(t *testing.T) {
 	if err := os.WriteFile(prog, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	wants(t, r.end(), `^@ticks: [1-9]`)
+	ticks := strings.Count(r.output(), "tick ")
+	r.until(fmt.Sprintf("^tick %d$", ticks+2)) // the first one may be from before
+	r.end()
 }
 
 // TestProcessGone traces a process that exits before the probes are attached.
@@ -526,14 +537,25 @@ int main(int argc, char **argv) {
 	if (!l) { puts(dlerror()); return 1; }
 	close(out);
 	void (*fire)(int) = dlsym(l, "fire");
-	for (int i = 0; i < 200; i++) { fire(i == 0 ? 1 : -7); usleep(20000); }
-	return 0;
+	puts("loaded");
+	fflush(stdout);
+	for (;;) { fire(-7); usleep(20000); }
 }`, "gcc", "-O0", "-ldl")
-	server := start(t, prog, dir+"/l.so")
-	time.Sleep(300 * time.Millisecond)
-	r := trace(t, `usdt::late:fired { @[(int32)arg0] = count(); }`, "-p", fmt.Sprint(server.Process.Pid))
-	time.Sleep(300 * time.Millisecond)
-	wants(t, r.end(), `^@\[-7\]: [1-9]`)
+	server := exec.Command(prog, dir+"/l.so")
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "loaded\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	r := trace(t, `usdt::late:fired { @[(int32)arg0] = count(); }`, "-p", fmt.Sprint(server.Process.Pid), "--every", "200ms")
+	r.until(`^@\[-7\]: [1-9]`)
+	r.end()
 }
 
 // TestMalformedNote checks that a note without a code address is ignored with a warning, and that the

@@ -35,7 +35,7 @@
 //	                 (riscv64); there -slow runs all cases. One case for each thing that
 //	                 differs between architectures
 //	exit: N          expected exit status, default 0
-//	timeout: D       time limit of the run, default 30s
+//	timeout: D       time limit of the run, default 1m
 //	where: A OP B    integers to compare: captures, keys of the workload's report,
 //	                 literals, or sum(TITLE)
 //
@@ -128,7 +128,7 @@ func Load(dir, root string) ([]*Case, error) {
 // Parse reads one case from the contents of its archive.
 func Parse(name string, text []byte) (*Case, error) {
 	a := txtar.Parse(text)
-	c := &Case{Name: name, Skip: map[string]string{}, Limit: 30 * time.Second}
+	c := &Case{Name: name, Skip: map[string]string{}, Limit: time.Minute}
 	for line := range strings.Lines(string(a.Comment)) {
 		if err := c.head(strings.TrimSpace(line)); err != nil {
 			return nil, err
