@@ -112,7 +112,7 @@ func TestCheck(t *testing.T) {
 		{"sum with keys of several lines", "where: sum(@[) == 7\n", Outcome{Stdout: stacks}, ""},
 		{"sum of nothing", "where: sum(@x) == 0\n", Outcome{Stdout: hist}, "no map with that name"},
 		{"exit status", "-- stdout --\n", Outcome{Exit: 1}, "exit status 1, want 0"},
-		{"time limit", "-- stdout --\n", Outcome{Exit: -1, TimedOut: true}, "still running after 30s"},
+		{"time limit", "-- stdout --\n", Outcome{Exit: -1, TimedOut: true}, "still running after 1m0s"},
 		{"problem", "-- stdout --\n", Outcome{Problem: "no such file"}, "no such file"},
 		{"error on stderr", "-- stdout --\n", Outcome{Stderr: "x.bt:1:2: ERROR: bad\n"}, "ERROR: bad"},
 		{"panic on stderr", "-- stdout --\n", Outcome{Stderr: "panic: BUG\n"}, "panic: BUG"},
