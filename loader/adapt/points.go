@@ -22,7 +22,7 @@ const (
 	Silently                // the program is skipped
 )
 
-// Mode is the script's missing_probes for a program: error, warn or ignore.
+// Mode returns the script's missing_probes for a program: error, warn or ignore.
 func Mode(p *manifest.Program) string { return cmp.Or(p.Attach.Missing, "error") }
 
 // Searched reports whether a program reads the name of its probe. As in bpftrace, its attach points are then looked
@@ -35,10 +35,10 @@ type Clauses map[int]*Clause
 
 // Clause is the result of looking up a clause's attach points.
 type Clause struct {
-	First *manifest.Program
-	Texts []string // missing patterns, and names looked up like patterns
-	Kept  bool     // the clause has an attach point
-	Mode  string   // for a clause without one: error or warn; set by Empty
+	First   *manifest.Program
+	Missing []string // missing patterns, and names looked up like patterns
+	Kept    bool     // the clause has an attach point
+	Mode    string   // for a clause without one: error or warn; set by Empty
 }
 
 func (c Clauses) of(p *manifest.Program) *Clause {
@@ -61,7 +61,7 @@ func (c Clauses) Lose(p *manifest.Program, text string, pattern, foreign bool) A
 	case mode == "ignore", pattern, mode == "error" && Searched(p):
 		l := c.of(p)
 		if pattern || mode == "error" {
-			l.Texts = append(l.Texts, text)
+			l.Missing = append(l.Missing, text)
 		}
 		if !pattern && mode == "error" {
 			return Warned

@@ -76,8 +76,8 @@ func recordTypes(
 	return replaced(types, changed)
 }
 
-// asFormat is a record's struct with its members at the offsets of the format file. Members that are not fields are
-// kept: the common part and the data after the record.
+// asFormat returns a record's struct with its members at the offsets of the format file. Members that are not fields
+// are kept: the common part and the data after the record.
 func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 	out := *s
 	out.Members = slices.Clone(s.Members)
@@ -112,7 +112,7 @@ func sameLayout(a, b *btf.Struct) bool {
 	})
 }
 
-// ofSize is the type of a field whose size differs from BTF's: integers get the format's width and sign, anything
+// ofSize returns the type of a field whose size differs from BTF's: integers get the format's width and sign, anything
 // else becomes bytes, so that relocating it as an integer fails.
 func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 	switch u := btf.UnderlyingType(t).(type) {
@@ -136,7 +136,7 @@ func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 	}
 }
 
-// memberName is the name of a format's field in the record's struct.
+// memberName returns the name of a format's field in the record's struct.
 func memberName(f *hostinfo.FormatField) string {
 	for _, kind := range []string{"__data_loc", "__rel_loc"} {
 		if strings.HasPrefix(f.CType, kind+" ") {
@@ -160,7 +160,7 @@ func replaced(types *btf.Spec, changed map[*btf.Struct]*btf.Struct) (*btf.Spec, 
 			t = changed[s]
 		}
 		if _, err := b.Add(t); err != nil {
-			return nil, fmt.Errorf("types of tracepoints: %w", err)
+			return nil, fmt.Errorf("cannot adapt the types of tracepoints: %w", err)
 		}
 	}
 	return b.Spec()

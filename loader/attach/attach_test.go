@@ -514,7 +514,7 @@ func TestKprobeError(t *testing.T) {
 		{"no_such_function", 0, unix.EINVAL, true, "No matches for kprobe vmlinux:no_such_function."},
 		{"vfs_read", 0, gone, false, "refuses a kprobe"},
 		{"vfs_read", 3, gone, false, "in the middle of an instruction"},
-		{"vfs_read", 0, fmt.Errorf("a step: %w", unix.EINVAL), false, "does not let it be probed: invalid argument"},
+		{"vfs_read", 0, fmt.Errorf("a step: %w", unix.EINVAL), false, "does not allow probing it: invalid argument"},
 		{"vfs_read", 0, unix.EPERM, false, "operation not permitted"},
 	} {
 		err := kprobeError(probe.Kprobe, &resolve.Match{Group: "vmlinux", Name: c.name, Offset: c.offset}, c.err)

@@ -67,7 +67,7 @@ func findBinaries(target string, pid int) ([]string, error) {
 	}
 }
 
-// processRoot is the root directory of a process as seen from this process, "" when it is the same.
+// processRoot returns the root directory of a process as seen from this process, "" when it is the same.
 // In another mount namespace the same path may be another file.
 func processRoot(pid int) string {
 	if pid == 0 {
@@ -82,7 +82,7 @@ func processRoot(pid int) string {
 	return fmt.Sprintf("/proc/%d/root", pid)
 }
 
-// matchingFiles are the files that match a pattern: among those that the process of -p has mapped, or, without one,
+// matchingFiles returns the files that match a pattern: among those that the process of -p has mapped, or, without one,
 // among all. A pattern without a directory matches files in the current directory and programs in PATH.
 func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	var out []string

@@ -74,13 +74,13 @@ func eachProgram(visit func(ebpf.ProgramID, ebpf.ProgramType, []string)) error {
 		}
 		if err != nil {
 			if errors.Is(err, unix.EPERM) {
-				return fmt.Errorf("list of BPF programs: %w (%s)", err, host.WhyNot("CAP_SYS_ADMIN"))
+				return fmt.Errorf("cannot list BPF programs: %w (%s)", err, host.WhyNot("CAP_SYS_ADMIN"))
 			}
-			return fmt.Errorf("list of BPF programs: %w", err)
+			return fmt.Errorf("cannot list BPF programs: %w", err)
 		}
 		id = next
 		prog, err := ebpf.NewProgramFromID(id)
-		if err != nil { // unloaded meanwhile
+		if err != nil { // unloaded in the meantime
 			continue
 		}
 		if functions := functionNames(prog); len(functions) > 0 {

@@ -59,9 +59,9 @@ func closeLink(l io.Closer, event *os.File, prog ebpf.ProgramID, out func()) {
 		l.Close()
 		close(closed)
 	}()
-	for turn := int64(1); runsAt(event, prog) && !isClosed(closed); turn++ {
+	for attempt := int64(1); runsAt(event, prog) && !isClosed(closed); attempt++ {
 		// Not a Go timer, which may be delayed while the close occupies its processor.
-		unix.Nanosleep(&unix.Timespec{Nsec: min(turn, 20) * 50_000}, nil)
+		unix.Nanosleep(&unix.Timespec{Nsec: min(attempt, 20) * 50_000}, nil)
 	}
 	out()
 	<-closed
@@ -115,7 +115,7 @@ func closeAll(all []io.Closer, shut func(io.Closer)) {
 	wg.Wait()
 }
 
-// eventOf is the perf event of a link, which outlives the link, and the program; nil if the program is attached
+// eventOf returns the perf event of a link, which outlives the link, and the program; nil if the program is attached
 // without a link (before 5.15), so that only closing the event detaches it.
 func eventOf(l io.Closer) (*os.File, ebpf.ProgramID) {
 	pe, ok := l.(link.PerfEvent)

@@ -11,8 +11,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Outcome is the consequence of a failure to attach, according to the script's missing_probes: an error that ends the
-// run, a warning, or neither. absent reports whether it does not exist here.
+// Outcome returns the consequence of a failure to attach, according to the script's missing_probes: an error that ends
+// the run, a warning, or neither. absent reports whether it does not exist here.
 func Outcome(
 	m *manifest.Manifest,
 	p *manifest.Program,

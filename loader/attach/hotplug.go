@@ -115,7 +115,7 @@ func NewHotplug(links []io.Closer, online []int) *Hotplug {
 	return h
 }
 
-// FDs are the descriptors that become readable when a CPU goes online or offline.
+// FDs returns the descriptors that become readable when a CPU goes online or offline.
 func (h *Hotplug) FDs() []int {
 	if h == nil || h.sock < 0 {
 		return nil

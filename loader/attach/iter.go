@@ -34,7 +34,7 @@ func (x *expander) Iterator(kind string) (bool, error) {
 func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
 	l, err := linkIter(prog.FD(), infoFor(m.Name, o.pid))
 	if o.pid != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
-		return nil, fmt.Errorf("-p of an iterator needs Linux 6.1: %w", err)
+		return nil, fmt.Errorf("-p with an iterator needs Linux 6.1: %w", err)
 	}
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ const visitBelow = 2
 // ofProcess are the kinds that can be limited to a process (6.1).
 var ofProcess = map[string]bool{"task": true, "task_file": true, "task_vma": true}
 
-// infoFor is the parameter of an iterator of a kind; pid is 0 for all processes.
+// infoFor returns the parameter of an iterator of a kind; pid is 0 for all processes.
 func infoFor(kind string, pid int) iterInfo {
 	switch {
 	case kind == "cgroup":

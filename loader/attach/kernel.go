@@ -18,13 +18,13 @@ import (
 // The expander is the resolve.Kernel of this host.
 var _ resolve.Kernel = (*expander)(nil)
 
-// Arch is this host's architecture.
+// Arch returns this host's architecture.
 func (x *expander) Arch() *arch.Arch { return arch.Host() }
 
 // Loaded reports whether a module is loaded.
 func (x *expander) Loaded(module string) bool { return moduleLoaded(module) }
 
-// Functions are what can be probed.
+// Functions returns what can be probed.
 func (x *expander) Functions() ([]resolve.Function, error) {
 	err := x.readFunctions()
 	return x.functions, err
@@ -58,7 +58,7 @@ func (x *expander) Prototype(module, name string) (*adapt.Prototype, error) {
 	return prototype(proto, 0), nil
 }
 
-// Modules are all modules with types.
+// Modules returns all modules with types.
 func (x *expander) Modules(string) ([]string, error) { return x.host.Types().Modules() }
 
 // RawPrototype finds a raw tracepoint in the types of a module.
@@ -74,7 +74,7 @@ func (x *expander) RawPrototype(module, name string) (*adapt.Prototype, error) {
 	return prototype(proto, 1), nil // the first parameter is internal to the kernel
 }
 
-// RawTracepoints are the raw tracepoints in the types of a module.
+// RawTracepoints returns the raw tracepoints in the types of a module.
 func (x *expander) RawTracepoints(module string) ([]string, error) {
 	spec, err := x.types(module)
 	if err != nil {

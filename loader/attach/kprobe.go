@@ -195,9 +195,10 @@ func attachKprobe(
 	return l, nil
 }
 
-// attachKprobeMulti probes all functions of a pattern. The kernel refuses a list if one function cannot be probed, so
-// the list is bisected to find such functions, which are skipped. A link by name gets the first function of each
-// name, so functions that share a name get a separate link, by address.
+// attachKprobeMulti probes all functions of a pattern with one link (kprobe.multi, 5.18). The
+// kernel refuses a list if one function cannot be probed, so the list is bisected to find such
+// functions, which are skipped. A link by name gets the first function of each name, so functions
+// that share a name get a separate link, by address.
 func attachKprobeMulti(plan *resolve.Plan, prog *ebpf.Program) (l io.Closer, refused []string, err error) {
 	names := map[string]uint64{}
 	several := map[string]bool{}
@@ -306,7 +307,7 @@ func kprobeError(kind string, m *resolve.Match, err error) error {
 	}
 	var no unix.Errno
 	if errors.As(err, &no) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("the kernel does not let it be probed: %w", no) // without the library's chain of errors
+		return fmt.Errorf("the kernel does not allow probing it: %w", no) // without the library's chain of errors
 	}
 	return err
 }

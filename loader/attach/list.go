@@ -46,10 +46,10 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 		}
 		known = true
 		if user && !file && len(parts) == 1 && len(opts.PIDs) > 0 {
-			parts = []string{"*", parts[0]} // of all files of the process
+			parts = []string{"*", parts[0]} // in all files of the process
 		}
 		if user && len(parts) == 1 && probe.IsPattern(parts[0]) && !file {
-			parts = []string{"*", parts[0]} // of all programs in PATH
+			parts = []string{"*", parts[0]} // in all programs in PATH
 		}
 		all, err := list(x, t.Kind, parts)
 		if err != nil && exact && !resolve.IsMissing(err) {

@@ -34,20 +34,20 @@ func Arguments(h *host.Host, point string) []string {
 	case probe.RawTracepoint:
 		if kernel, err := h.Types().Kernel(); err == nil {
 			if proto := namedRawTracepoint(kernel, name); proto != nil && len(proto.Params) > 0 {
-				return paramTexts(proto.Params[1:])
+				return paramDecls(proto.Params[1:])
 			}
 		}
 	case probe.Iter:
 		if kernel, err := h.Types().Kernel(); err == nil {
 			if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {
-				return paramTexts(proto.Params)
+				return paramDecls(proto.Params)
 			}
 		}
 	}
 	return nil
 }
 
-// namedRawTracepoint is the prototype of a raw tracepoint with the names of its
+// namedRawTracepoint returns the prototype of a raw tracepoint with the names of its
 // parameters, which the functions that the kernel generates for it have.
 func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 	for _, prefix := range []string{"__bpf_trace_", "__probestub_"} {
@@ -58,7 +58,7 @@ func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 	return rawTracepoint(kernel, name)
 }
 
-// eventArgs are the fields of a tracepoint from its format file.
+// eventArgs returns the fields of a tracepoint from its format file.
 func eventArgs(category, event string) []string {
 	f, err := hostinfo.Tracepoint(category, event)
 	if err != nil {
@@ -102,7 +102,7 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 			out = append(out, Declare(p.Type, "")+fmt.Sprintf(" arg%d", i))
 		}
 	case probe.Fentry, probe.Fexit:
-		out = paramTexts(proto.Params)
+		out = paramDecls(proto.Params)
 	}
 	switch void := isVoid(proto.Return); {
 	case void && kind == probe.Kretprobe:
@@ -113,7 +113,7 @@ func (x *expander) functionArgs(kind, module, name string) []string {
 	return out
 }
 
-func paramTexts(params []btf.FuncParam) []string {
+func paramDecls(params []btf.FuncParam) []string {
 	var out []string
 	for _, p := range params {
 		out = append(out, Declare(p.Type, "")+" "+p.Name)
@@ -163,7 +163,7 @@ func declareDeep(t btf.Type, inner string, depth int) string {
 			return declareDeep(p, strings.TrimSuffix("const "+inner, " "), depth-1)
 		}
 		text := declareDeep(t.Type, inner, depth-1)
-		if strings.HasPrefix(text, "const ") { // of the elements of an array, too
+		if strings.HasPrefix(text, "const ") { // the element type of the array is const
 			return text
 		}
 		return "const " + text

@@ -106,7 +106,7 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 	return all, nil
 }
 
-// clock is a cpu-clock event with a rate in hz or a period in time.
+// clock returns a cpu-clock event with a rate in hz or a period in time.
 func clock(a *manifest.Attach) *unix.PerfEventAttr {
 	attr := &unix.PerfEventAttr{
 		Type:   unix.PERF_TYPE_SOFTWARE,
@@ -131,7 +131,7 @@ func attachInterval(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, _ Opt
 	return openPerCPU(h.Online, true, opener(clock(&p.Prog.Attach), prog))
 }
 
-// eventType is the type of the perf events that probes of a kind count.
+// eventType returns the type of the perf events that probes of a kind count.
 func eventType(kind string) uint32 {
 	if kind == probe.Hardware {
 		return unix.PERF_TYPE_HARDWARE

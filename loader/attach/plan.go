@@ -34,8 +34,8 @@ type Options struct {
 	PIDs   []int
 	Follow bool
 	Cgroup bool
-	// Inside are processes in whose root directories the files of user space are, those of
-	// containers; none: those of PIDs or of this process.
+	// Inside are processes of containers, one each: files of user-space probes are looked up in
+	// their root directories; none: in those of PIDs or of this process.
 	Inside []int
 	Child  int  // the stopped process of -c; 0: none
 	Unsafe bool // address kprobes are allowed, and functions that are not in Functions
@@ -52,7 +52,7 @@ type Options struct {
 	// Made counts the attached sites; may be nil.
 	Made *atomic.Int64
 
-	pid int // of a match
+	pid int // process of a match
 }
 
 func (o *Options) stopped() bool {
@@ -86,7 +86,7 @@ type Expansion struct {
 	files *symbols.Files
 }
 
-// Address is the location of a symbol in a file, see symbols.Files.
+// Address returns the location of a symbol in a file, see symbols.Files.
 func (e *Expansion) Address(path, symbol string, offset uint64) (*symbols.Address, error) {
 	if e.files == nil { // not created by Expand
 		e.files = symbols.NewFiles(func(string) {})
@@ -308,7 +308,7 @@ func (e *Expansion) number() {
 	}
 }
 
-// Count is the number of attach sites of all plans, virtual programs included.
+// Count returns the number of attach sites of all plans, virtual programs included.
 func (e *Expansion) Count() (total, attached int) {
 	for i := range e.Plans {
 		n := e.Plans[i].Probes(len(e.Plans[i].Matches))
@@ -438,5 +438,5 @@ func outOfRoom(err error) bool {
 		errors.Is(err, unix.EACCES)
 }
 
-// Probes is the number of probes of the plan that are attached.
+// Probes returns the number of probes of the plan that are attached.
 func (a *Attached) Probes(p *resolve.Plan) int { return p.Probes(a.sites) }

@@ -15,7 +15,7 @@ import (
 // filters reports whether only some tasks' events count.
 func (o *Options) filters() bool { return len(o.PIDs) > 0 || o.Follow || o.Cgroup }
 
-// process is the process that links of user space probes are limited to: that of the match, or
+// process returns the process that links of user space probes are limited to: that of the match, or
 // that of -c; 0: all.
 func (o *Options) process() int {
 	if o.pid != 0 || o.Follow {
@@ -24,10 +24,10 @@ func (o *Options) process() int {
 	return o.Child
 }
 
-// ofProcesses finds the files of a program's attach point for each process of -p, else for one of
-// each container. A link is limited to its process; what a process starts may run any of the
-// files, and a container has others, so that with Follow and in containers they are
-// limited by the filter alone.
+// ofProcesses finds the files of a program's attach point for each process of -p, or else for one
+// process of each container. Links are limited to their process, except with Follow, because a
+// started process may run any of the files, and in containers, which have several processes: there
+// only the filter limits them.
 func (x *expander) ofProcesses(
 	p *manifest.Program,
 	find func(*manifest.Program) (resolve.Plan, error),
@@ -41,7 +41,7 @@ func (x *expander) ofProcesses(
 	}
 	out := resolve.Plan{}
 	var failures []error
-	seen := map[string]int{} // 1 + index of a match, by what makes it one site
+	seen := map[string]int{} // 1 + index of a match, by what identifies its site
 	defer func() { x.opts.pid = 0 }()
 	for _, x.opts.pid = range pids {
 		plan, err := find(p)
@@ -75,7 +75,7 @@ func (x *expander) ofProcesses(
 	return out, nil
 }
 
-// fileOf tells the files of matches apart, whatever path leads to them.
+// fileOf identifies the file of a match, regardless of its path.
 func fileOf(m *resolve.Match) string {
 	var st unix.Stat_t
 	if m.Path == "" || unix.Stat(m.Path, &st) != nil {
@@ -84,8 +84,8 @@ func fileOf(m *resolve.Match) string {
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// filter says which filters apply to a plan. A site of its own for each process of -p is made where
-// links can be limited to one.
+// filter decides which filters apply to a plan. If links can be limited to a process, each process
+// of -p gets its own attach sites.
 func (x *expander) filter(plan *resolve.Plan) {
 	pr := providers[plan.Prog.Kind]
 	plan.Filtered = pr.filtered && x.opts.filters()
@@ -117,6 +117,6 @@ func (o *Options) checkIterator(kind string) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"%s cannot be used: the program of %s:%s runs in the task that reads it, whatever it visits; "+
-			"test what it visits in the script", option, probe.Iter, kind)
+		"%s cannot be used: the program of %s:%s runs in the task that reads the iterator, not in the visited ones; "+
+			"filter in the script instead", option, probe.Iter, kind)
 }

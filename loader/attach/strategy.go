@@ -117,8 +117,8 @@ func splitCalls(plans []resolve.Plan, direction string, numbers map[string]int) 
 
 // Programs of tracepoints that do not read the tracepoint's record run from the underlying raw tracepoint.
 //
-// When a tracepoint's perf event is closed, the kernel waits for two grace periods, together tens of milliseconds,
-// and holds a lock meanwhile, so that threads do not help. Links of raw tracepoints close at once, and an event does
+// When a tracepoint's perf event is closed, the kernel waits for two grace periods, together tens of milliseconds, and
+// holds a lock in the meantime, so that threads do not help. Links of raw tracepoints close at once, and an event does
 // not pay for a record that is not read. The script sees no difference except in stacks, whose top frames differ:
 // programs that use the context keep the tracepoint.
 

@@ -29,7 +29,7 @@ func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 	}
 	groups, err := os.ReadDir(dir + "/events")
 	if err != nil {
-		return nil, fmt.Errorf("list of tracepoints: %w", err)
+		return nil, fmt.Errorf("cannot list tracepoints: %w", err)
 	}
 	var out []adapt.Event
 	for _, g := range groups {

@@ -33,14 +33,14 @@ func noTypes(err error) error {
 	return fmt.Errorf("the kernel's types cannot be read: %w", err)
 }
 
-// findFunc returns the prototype of the only function of a name, nil for none.
+// findFunc returns the prototype of the only function of a name, or nil if there is none.
 func findFunc(spec *btf.Spec, name string) (*btf.FuncProto, error) {
 	all, err := spec.AnyTypesByName(name)
 	if errors.Is(err, btf.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the kernel's types: %w", err)
+		return nil, fmt.Errorf("cannot read the kernel's types: %w", err)
 	}
 	var found *btf.FuncProto
 	for _, t := range all {
@@ -69,7 +69,7 @@ func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {
 	return proto
 }
 
-// prototype is a function's without its first skip parameters.
+// prototype returns a function's prototype without its first skip parameters.
 func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 	out := &adapt.Prototype{Result: typeText(proto.Return)}
 	if n := len(proto.Params); n > 0 && proto.Params[n-1].Name == "" && isVoid(proto.Params[n-1].Type) {
@@ -87,7 +87,7 @@ func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 
 func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }
 
-// typeText is a C type without qualifiers, in the form of the compiler's target.
+// typeText returns a C type without qualifiers, in the form of the compiler's target.
 func typeText(t btf.Type) string {
 	for range 32 {
 		switch x := t.(type) {

@@ -151,7 +151,7 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 	return nil
 }
 
-// flat is an offset in a file that is not ELF but that some process maps as code. Instruction boundaries are not
+// flat returns an offset in a file that is not ELF but that some process maps as code. Instruction boundaries are not
 // known, so it needs --unsafe.
 func (x *expander) flat(p *manifest.Program, path string, err error) ([]resolve.Match, bool) {
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {

@@ -83,7 +83,7 @@ func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
 	}
 }
 
-// usdtFiles are the files for an attach point's target: without a target, or with "*", all files that the process of
+// usdtFiles returns the files for an attach point's target: without a target, or with "*", all files that the process of
 // -p has mapped.
 func usdtFiles(target string, pid int) ([]string, error) {
 	switch {
@@ -114,7 +114,7 @@ func mappedFiles(pid int) ([]string, error) {
 		seen[f[3]+" "+f[4]] = true
 		path := strings.TrimSuffix(line[strings.Index(line, f[5]):], "\n")
 		gone := strings.HasSuffix(path, " (deleted)")
-		if root != "" && !gone { // a symbolic link created meanwhile cannot redirect it
+		if root != "" && !gone { // a symbolic link created in the meantime cannot redirect it
 			if path, err = safefile.Resolve(root, path); err != nil {
 				gone = true
 			}

@@ -54,7 +54,7 @@ func Identity(f *elf.File) (string, error) {
 // maxText is the maximum amount of code that is hashed, in bytes.
 const maxText = 1 << 30
 
-// BuildID is the GNU build id of a file in hex, "" when it has none.
+// BuildID returns the GNU build id of a file in hex, "" when it has none.
 func BuildID(f *elf.File) string {
 	sec := f.Section(".note.gnu.build-id")
 	if sec == nil || sec.Size > 4096 || sec.Type == elf.SHT_NOBITS {

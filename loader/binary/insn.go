@@ -40,7 +40,7 @@ func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
 // variable lengths; 0 if there is no instruction.
 var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86, elf.EM_RISCV: lengthRISCV}
 
-// lengthRISCV is the length of an instruction of 32 bits, or of 16 with the extension C.
+// lengthRISCV returns the length of an instruction of 32 bits, or of 16 with the extension C.
 func lengthRISCV(code []byte) int {
 	switch {
 	case len(code) >= 2 && code[0]&3 != 3:
@@ -59,7 +59,7 @@ func lengthRISCV(code []byte) int {
 //	b  an immediate of 1 byte       B  ModRM and that
 //	w  of 2 bytes                   e  of 3 bytes (enter)
 //	z  of 4, or 2 with prefix 66    Z  ModRM and that
-//	j  of 4, whatever the prefix
+//	j  of 4, regardless of the prefix
 //	v  of 4, 2 with 66, 8 with REX.W
 //	o  an address of 8 bytes, or 4 with prefix 67
 //	t  ModRM, and b if its reg is 0 or 1 (test)
@@ -85,7 +85,7 @@ type x86 struct {
 	repne             bool // prefix f2
 }
 
-// next is the next byte; past the end it is 0, which lengthX86 detects.
+// next returns the next byte; past the end it is 0, which lengthX86 detects.
 func (x *x86) next() byte {
 	x.at++
 	if x.at > len(x.code) {
@@ -97,7 +97,7 @@ func (x *x86) next() byte {
 // maxX86 is the maximum length of an instruction in bytes.
 const maxX86 = 15
 
-// lengthX86 is the length in bytes of the instruction at the start of code, in 64-bit mode,
+// lengthX86 returns the length in bytes of the instruction at the start of code, in 64-bit mode,
 // 0 if there is none. It follows the formats of Intel's manual, volume 2, chapter 2, and
 // AMD's of XOP; 0f a6 and 0f a7 are VIA's PadLock.
 func lengthX86(code []byte) int {

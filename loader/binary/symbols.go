@@ -11,7 +11,7 @@ import (
 
 // Limits on symbol tables, whose sizes in the file are not trusted.
 const (
-	maxSymbols    = 1 << 23 // of one table
+	maxSymbols    = 1 << 23 // entries of one table
 	maxNull       = 1 << 16 // entries of zeros in a row: a hole in a sparse file
 	maxSymbolName = 1 << 14 // bytes; a longer name is treated as empty
 )
@@ -27,7 +27,7 @@ type Symbol struct {
 	name  uint32
 }
 
-// Name is the symbol's name, valid until the next call.
+// Name returns the symbol's name, valid until the next call.
 func (s *Symbol) Name() []byte { return s.names.text(uint64(s.name)) }
 
 // Defined reports whether the file defines the symbol.
@@ -39,7 +39,7 @@ func (s *Symbol) Defined() bool { return s.Section != elf.SHN_UNDEF && s.Value !
 func EachSymbol(f *elf.File, yield func(*Symbol) bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // debug/elf may panic on damaged input
-			err = fmt.Errorf("symbol table: %v", p)
+			err = fmt.Errorf("cannot read the symbol table: %v", p)
 		}
 	}()
 	for _, kind := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
@@ -146,7 +146,7 @@ func (p *pages) bytes(off uint64, n int) []byte {
 	return p.spare
 }
 
-// text reads a string up to its NUL; empty when there is none within maxSymbolName bytes.
+// text reads a string up to its NUL; empty if there is none within maxSymbolName bytes.
 func (p *pages) text(off uint64) []byte {
 	if off >= p.size {
 		return nil

@@ -34,10 +34,10 @@ type Map struct {
 	CPUs       int // possible CPUs, for per-CPU maps
 }
 
-// stride is the size of one CPU's value, which the kernel rounds up to 8 bytes.
+// stride returns the size of one CPU's value, which the kernel rounds up to 8 bytes.
 func (m *Map) stride() int { return (m.ValueSize + 7) &^ 7 }
 
-// rawSize is the number of bytes that the kernel copies for one element.
+// rawSize returns the number of bytes that the kernel copies for one element.
 func (m *Map) rawSize() int {
 	if m.PerCPU {
 		return m.stride() * m.CPUs
@@ -45,7 +45,7 @@ func (m *Map) rawSize() int {
 	return m.ValueSize
 }
 
-// entry is the element in key and raw, whose memory it shares. values has room for
+// entry returns the element in key and raw, whose memory it shares. values has room for
 // the slices.
 func (m *Map) entry(key, raw []byte, values [][]byte) Entry {
 	values = values[:0]
@@ -150,7 +150,7 @@ func (m *Map) Delete(key []byte) error {
 	return nil
 }
 
-// All reads every element. Elements that are inserted or deleted meanwhile may or may not be included; none is
+// All reads every element. Elements that are inserted or deleted in the meantime may or may not be included; none is
 // included twice.
 func (m *Map) All() ([]Entry, error) { return m.collect(false) }
 

@@ -79,7 +79,7 @@ func (c *Names) Load() {
 }
 
 func (c *Names) find(id uint64) []hierarchyPath {
-	c.read() // it may be new
+	c.read() // the cgroup may be new
 	return c.paths[id]
 }
 
@@ -126,7 +126,7 @@ func (h Hierarchy) Find(id uint64) (string, bool) {
 func (h Hierarchy) walk(visit func(id uint64, path string) bool) {
 	filepath.WalkDir(h.Mount, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // removed meanwhile, or permission denied
+			return nil // removed in the meantime, or permission denied
 		}
 		if !d.IsDir() {
 			return nil

@@ -97,7 +97,7 @@ type named struct {
 	*Group
 	names *Names
 	label string
-	err   error // why there are no names
+	err   error // reason why there are no names
 }
 
 // Container finds the running container with an ID or ID prefix, a name, POD/NAME or
@@ -201,7 +201,7 @@ func (n *named) isCalled(name string) bool {
 	return name == full || strings.HasSuffix(full, "/"+name)
 }
 
-// path is a name qualified by its pod and namespace: NAMESPACE/POD/CONTAINER.
+// path returns a name qualified by its pod and namespace: NAMESPACE/POD/CONTAINER.
 func (n *Names) path(kind Kind) string {
 	text, container := n.Namespace, n.Container
 	if n.Sandbox {
@@ -285,7 +285,7 @@ func (h *Host) target(kind Kind, name string, found []*named) (*Target, error) {
 	slices.Sort(t.Cgroups)
 	t.Cgroups = slices.DeleteFunc(t.Cgroups, func(dir string) bool {
 		ino, err := inode(dir)
-		if err == nil { // on an error it was removed meanwhile
+		if err == nil { // on an error it was removed in the meantime
 			t.inodes = append(t.inodes, ino)
 		}
 		return err != nil

@@ -17,7 +17,7 @@ import (
 type Group struct {
 	Kind    Kind
 	Runtime string // containers only: containerd, cri-o, docker or podman; "" if the cgroup name does not show it
-	ID      string // of a container, or the UID of a pod
+	ID      string // ID of a container, UID of a pod
 	Path    string // cgroup path from the root of the hierarchy: "/system.slice/docker-ID.scope"
 	Parent  *Group // the container or pod that contains it; nil: this host
 	User    int    // the user in whose slice it is; -1: none
@@ -28,7 +28,7 @@ type Kind int
 
 const (
 	Container Kind = iota
-	Pod            // of Kubernetes
+	Pod            // a pod of Kubernetes
 	PodmanPod
 )
 
@@ -66,7 +66,7 @@ const (
 // With the cgroupfs driver the name is the bare ID, below libpod_parent.
 const (
 	podmanPod    = "machine-libpod_pod_"
-	userPod      = "user-libpod_pod_" // of a rootless pod
+	userPod      = "user-libpod_pod_" // cgroup of a rootless pod
 	podmanParent = "libpod_parent"
 )
 
@@ -78,7 +78,7 @@ func isHex(text string, n int) bool {
 // walk describes a directory on the way down the hierarchy, from the root of this host.
 type walk struct {
 	path   string // "" is the root
-	name   string // of the last directory
+	name   string // name of the last directory
 	user   int
 	within *Group
 }
@@ -91,7 +91,7 @@ func (w walk) down(name string) walk {
 		next.user = n
 	}
 	names := []string{name}
-	if slice, _, ok := strings.Cut(name, ":"); ok { // from slice:prefix:ID
+	if slice, _, ok := strings.Cut(name, ":"); ok { // SLICE:PREFIX:ID: the slice may be that of a pod
 		names = []string{slice, name}
 	}
 	for _, n := range names {
@@ -239,7 +239,7 @@ func (g *Group) pod() *Group {
 	return nil
 }
 
-// distance is the number of containers around a group, plus 1 if a user created it; 0 for what the
+// distance returns the number of containers around a group, plus 1 if a user created it; 0 for what the
 // host itself runs.
 func (g *Group) distance() (n int) {
 	for o := g.outer(); o != nil; o = o.outer() {

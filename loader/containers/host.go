@@ -24,8 +24,8 @@ type Host struct {
 	old     string // a hierarchy of version 1; "": none
 	proc    string
 	states  map[string]*state
-	roots   map[string]string // of the containers, by path
-	known   map[string]*Names // of the containers, by path
+	roots   map[string]string // root directories of the containers, by cgroup path
+	known   map[string]*Names // names of the containers, by cgroup path
 	fresh   time.Time         // when the cache of states was started
 }
 
@@ -118,7 +118,7 @@ func scan(dir string) ([]*Group, error) {
 			if w.path == "" {
 				return err
 			}
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		entries, err := f.ReadDir(-1)
 		f.Close()
@@ -131,7 +131,7 @@ func scan(dir string) ([]*Group, error) {
 			}
 			next := w.down(e.Name())
 			if g := next.within; g != nil && g.Path == next.path {
-				if g.Parent != nil && g.Parent.Path == g.Path { // from slice:prefix:ID
+				if g.Parent != nil && g.Parent.Path == g.Path { // both groups are from one name SLICE:PREFIX:ID
 					out = append(out, g.Parent)
 				}
 				out = append(out, g)
@@ -192,7 +192,7 @@ func (h *Host) Label(path string) (label string, names Names) {
 		return "", Names{}
 	}
 	n := h.namesOf(g)
-	if n == nil && time.Since(h.fresh) > freshTime { // it may be new
+	if n == nil && time.Since(h.fresh) > freshTime { // the container may be new
 		h.refresh()
 		n = h.namesOf(g)
 	}

@@ -70,7 +70,7 @@ func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 	return nil
 }
 
-// Uint is the value of an integer field; 0 when there is no such field.
+// Uint returns the value of an integer field; 0 if there is no such field.
 func (e *Event) Uint(field int) uint64 {
 	if field >= len(e.Values) {
 		return 0

@@ -87,7 +87,7 @@ func checkProcess(pid int) error {
 		return fmt.Errorf("there is no process %d", pid)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil { // it has exited meanwhile, or is hidden from us
+	if err != nil { // the process has exited in the meantime, or is hidden from us
 		return nil
 	}
 	for line := range strings.Lines(string(status)) {

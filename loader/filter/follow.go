@@ -40,7 +40,7 @@ type offsets struct {
 	pid, tgid, parent, leader, threadPID int32 // struct task_struct
 	level, numbers                       int32 // struct pid
 	nr, inNS, upid                       int32 // struct upid; upid is its size
-	inum                                 int32 // of struct pid_namespace
+	inum                                 int32 // struct pid_namespace
 }
 
 func findOffsets(types *btf.Spec) (o offsets, err error) {
@@ -204,7 +204,7 @@ func (t *tracker) program() asm.Instructions {
 	t.failed = "store"
 	t.emit(asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R7, 0))
 	t.emit(rewrite.CurrentProcess(t.ns)...)
-	t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // from another namespace
+	t.emit(asm.JEq.Imm(asm.R0, noProcess, "store")) // the parent is in another namespace
 	t.load("store")
 	t.emit(asm.Mov.Reg(asm.R7, asm.R0), asm.JNE.Imm(asm.R7, 0, "store"), asm.Mov.Imm(asm.R0, noProcess))
 	t.load("store")

@@ -53,10 +53,10 @@ func Look() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
 	if h.Online, err = hostinfo.OnlineCPUs(); err != nil {
-		return nil, notMounted(fmt.Errorf("list of CPUs: %w", err), "sysfs", "/sys")
+		return nil, notMounted(fmt.Errorf("cannot list CPUs: %w", err), "sysfs", "/sys")
 	}
 	if h.Possible, err = hostinfo.PossibleCPUs(); err != nil {
-		return nil, notMounted(fmt.Errorf("list of CPUs: %w", err), "sysfs", "/sys")
+		return nil, notMounted(fmt.Errorf("cannot list CPUs: %w", err), "sysfs", "/sys")
 	}
 	if h.PIDNS, err = pidNamespace(); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func pidNamespace() (hostinfo.Namespace, error) {
 // user space computes it.
 var clockIDs = [4]int32{unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_TAI, unix.CLOCK_TAI}
 
-// Types are the types of the kernel and its modules, decoded on first use.
+// Types returns the types of the kernel and its modules, decoded on first use.
 func (h *Host) Types() *btf.Cache { return h.types }
 
 // readClocks records the distance of the wall clock from the clocks of the programs.
@@ -118,7 +118,7 @@ func (h *Host) readClocks() {
 	}
 }
 
-// namespaceOffsets is the offset of each clock in this process's time namespace (Linux 5.6) from the clock that
+// namespaceOffsets returns the offset of each clock in this process's time namespace (Linux 5.6) from the clock that
 // programs read.
 func (h *Host) namespaceOffsets() (shift [4]time.Duration) {
 	own, err1 := os.Readlink("/proc/self/ns/time")
@@ -168,7 +168,8 @@ func (h *Host) Wall(ns uint64, clock int) time.Time {
 	return time.Unix(0, int64(ns)+int64(h.offsets[clock&3]))
 }
 
-// SoftTAI is the offset of the clock TAI from the boot clock in ns: nsecs(sw_tai) adds it, and nsecs(tai) before 6.1.
+// SoftTAI returns the offset of the clock TAI from the boot clock in ns: nsecs(sw_tai) adds it, and nsecs(tai) before
+// 6.1.
 func (h *Host) SoftTAI() uint64 { return uint64(h.offsets[0] - h.offsets[2]) }
 
 // KprobeMulti reports whether one link can probe many kernel functions (5.18 with
@@ -206,7 +207,7 @@ func (h *Host) GuardsRawTracepoints() bool {
 	return features.HaveProgramHelper(ebpf.Kprobe, asm.FnUserRingbufDrain) == nil
 }
 
-// MemoryBytes is the machine's memory, 0 when unknown.
+// MemoryBytes returns the machine's memory, 0 if unknown.
 func (h *Host) MemoryBytes() uint64 {
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) != nil {

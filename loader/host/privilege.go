@@ -30,8 +30,8 @@ var capabilities = []struct {
 	}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
-// Missing returns those of the named capabilities that this process lacks. CAP_SYS_ADMIN
-// includes CAP_BPF and CAP_PERFMON (5.8).
+// Missing returns the named capabilities that this process lacks. CAP_SYS_ADMIN includes CAP_BPF
+// and CAP_PERFMON (5.8).
 func Missing(names ...string) []string {
 	caps, err := effectiveCaps()
 	if err != nil {
@@ -79,7 +79,7 @@ func CheckPrivileges() error {
 	return nil
 }
 
-// Lockdown is the kernel's lockdown mode: none, integrity, confidentiality, or
+// Lockdown returns the kernel's lockdown mode: none, integrity, confidentiality, or
 // "" where it cannot be read.
 func Lockdown() string {
 	b, err := os.ReadFile("/sys/kernel/security/lockdown")
@@ -102,7 +102,7 @@ func effectiveCaps() (uint64, error) {
 	return strconv.ParseUint(hex, 16, 64)
 }
 
-// statusLine is the value of a line of /proc/self/status.
+// statusLine returns the value of a line of /proc/self/status.
 func statusLine(name string) (string, error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

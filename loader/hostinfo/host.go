@@ -16,7 +16,7 @@ import (
 // Namespace identifies a PID namespace; zero for the initial one.
 type Namespace struct{ Dev, Ino uint64 }
 
-// BootID is a string that differs after each boot.
+// BootID returns a string that differs after each boot.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
@@ -25,7 +25,7 @@ func BootID() (string, error) {
 // OnlineCPUs lists the numbers of the CPUs that are online, ascending.
 func OnlineCPUs() ([]int, error) { return cpuList("/sys/devices/system/cpu/online") }
 
-// PossibleCPUs is the number of CPUs that may ever be online: the number of
+// PossibleCPUs returns the number of CPUs that may ever be online: the number of
 // slots in the value of a per-CPU map.
 func PossibleCPUs() (int, error) {
 	cpus, err := cpuList("/sys/devices/system/cpu/possible")

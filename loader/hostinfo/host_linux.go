@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Release is the running kernel's release, as `uname -r` prints it.
+// Release returns the running kernel's release, as `uname -r` prints it.
 func Release() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -17,7 +17,7 @@ func Release() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// Machine is the running kernel's architecture, as `uname -m` prints it.
+// Machine returns the running kernel's architecture, as `uname -m` prints it.
 func Machine() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

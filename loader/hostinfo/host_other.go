@@ -12,10 +12,10 @@ import (
 // errNotLinux is the error of functions about the running kernel on other systems.
 var errNotLinux = errors.New("available only on Linux, not on " + runtime.GOOS)
 
-// Release is the running kernel's release, as `uname -r` prints it.
+// Release returns the running kernel's release, as `uname -r` prints it.
 func Release() (string, error) { return "", errNotLinux }
 
-// Machine is the running kernel's architecture, as `uname -m` prints it.
+// Machine returns the running kernel's architecture, as `uname -m` prints it.
 func Machine() (string, error) { return "", errNotLinux }
 
 func ownTracefs() (string, error) { return "", errNotLinux }

@@ -32,7 +32,7 @@ type FormatField struct {
 func (f FormatField) Common() bool { return strings.HasPrefix(f.Name, "common_") }
 
 // Tracepoint reads the format file of a tracepoint of the running kernel. The
-// error is ErrNoTracefs, or fs.ErrNotExist wrapped where there is no such event.
+// error is ErrNoTracefs, or fs.ErrNotExist wrapped if there is no such event.
 func Tracepoint(category, event string) (*Format, error) {
 	b, err := eventFile(category, event, "format")
 	if err != nil {

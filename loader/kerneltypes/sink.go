@@ -90,8 +90,8 @@ func (k *sink) pointer(rec []byte) uint32 {
 }
 
 // replace adds the types whose IDs are in the words of b, and writes the new IDs there.
-func (k *sink) replace(b []byte, depth int, places ...int) error {
-	for _, at := range places {
+func (k *sink) replace(b []byte, depth int, words ...int) error {
+	for _, at := range words {
 		id, err := k.add(order.Uint32(b[at:]), depth+1)
 		if err != nil {
 			return err

@@ -98,7 +98,7 @@ func subset(r io.ReaderAt, names []string) (blob []byte, missing []string, err e
 type source struct {
 	window
 	types, strings section
-	offs           []uint32 // of each type, from the section's start; types have IDs from 1
+	offs           []uint32 // offset of each type from the section's start; types have IDs from 1
 }
 
 type section struct{ off, size int64 }
@@ -131,7 +131,7 @@ func (s *source) findNames(names []string) (map[uint32]string, error) {
 		lengths[min(len(n), 255)] = true
 	}
 	found := map[uint32]string{}
-	var text []byte // of the string that spans pieces of the window
+	var text []byte // the string that spans pieces of the window
 	start := uint32(0)
 	err := s.each(s.strings, func(b []byte, off int64) {
 		for len(b) > 0 {

@@ -51,7 +51,7 @@ func btfSection(f io.ReaderAt) (io.ReaderAt, error) {
 	}
 	s := e.Section(".BTF")
 	switch {
-	case e.Type == elf.ET_REL || e.Machine == elf.EM_BPF: // the types of a module or BPF object, whatever their names
+	case e.Type == elf.ET_REL || e.Machine == elf.EM_BPF: // a module or BPF object
 		return nil, errors.New("an object file, not a kernel")
 	case s == nil || s.Type == elf.SHT_NOBITS:
 		return nil, errors.New("an ELF file without BTF (section .BTF)")
@@ -70,7 +70,7 @@ type Kernel struct {
 	System string
 }
 
-// arch is btfhub's name of the architecture.
+// arch returns btfhub's name of the architecture.
 func (k *Kernel) arch() string {
 	if a := arch.ByName(k.Machine); a != nil {
 		return a.Label
@@ -152,7 +152,7 @@ func osRelease(text, key string) string {
 	return ""
 }
 
-// Images are the files in which distributions keep a kernel with its types.
+// Images returns the files in which distributions keep a kernel with its types.
 func (k *Kernel) Images() []string {
 	r := k.Release
 	return []string{
@@ -180,7 +180,7 @@ func modules(dir string, names []string) ([]string, error) {
 			continue
 		}
 		has, err := base.inModule(filepath.Join(dir, e.Name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been unloaded by now
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the module may have been unloaded by now
 			return nil, fmt.Errorf("types of the module %s: %w", e.Name(), err)
 		}
 		if has {

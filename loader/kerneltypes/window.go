@@ -75,8 +75,7 @@ func readFull(r io.ReaderAt, b []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// each returns a section's bytes in order, in pieces, with their offset from the
-// section's start.
+// each calls fn for pieces of a section in order, with their offset from the section's start.
 func (w *window) each(s section, fn func(b []byte, off int64)) error {
 	buf := make([]byte, 8*pageSize)
 	for off := int64(0); off < s.size; {

@@ -76,12 +76,12 @@ func truth(b bool) uint64 {
 	return 0
 }
 
-// kfuncID is the number of a kernel function's type in the kernel's BTF, 0 when
+// kfuncID returns the number of a kernel function's type in the kernel's BTF, 0 when
 // there is none.
 func kfuncID(name string) (btf.TypeID, error) {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
-		return 0, fmt.Errorf("types of the kernel: %w", err)
+		return 0, fmt.Errorf("cannot read the kernel's types: %w", err)
 	}
 	var f *btf.Func
 	switch err := spec.TypeByName(name, &f); {
@@ -122,7 +122,7 @@ func kfuncAllowed(name, kind string) (uint64, error) {
 	return truth(!refused), nil
 }
 
-// cgroupID is the id of the cgroup at a path: its inode's number.
+// cgroupID returns the id of the cgroup at a path: its inode's number.
 func cgroupID(path string) (uint64, error) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t

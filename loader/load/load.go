@@ -39,7 +39,7 @@ import (
 type Loaded struct {
 	Maps      map[string]*ebpf.Map      // by ELF symbol
 	Variables map[string]*ebpf.Variable // run-time data
-	Programs  []attach.Programs         // of each plan of the expansion
+	Programs  []attach.Programs         // programs of each plan of the expansion
 
 	all []*ebpf.Program
 }
@@ -57,8 +57,8 @@ func (l *Loaded) Close() {
 // Options of loading.
 type Options struct {
 	Values   map[string][]byte // parameters by global name, from ParseParams
-	ChildPID int               // of -c; 0: none
-	Filter   *filter.Filter    // of plans that are filtered; nil: none
+	ChildPID int               // process ID of -c; 0: none
+	Filter   *filter.Filter    // filter of the plans with Filtered set; nil: none
 	// MaxMemory limits the kernel memory of the maps, in bytes; 0: no limit.
 	MaxMemory uint64
 	// MemoryFrom is where MaxMemory is set, if it is not an option.
@@ -170,7 +170,7 @@ func mapError(o *object.Object, err, limit error) error {
 // raiseFiles is the remedy for the limit of open files: each map, program and link is an open file.
 const raiseFiles = "raise the limit of open files: ulimit -n 65536"
 
-// outOfFiles recognises the limit of open files, even if the library passes on only the message.
+// outOfFiles recognizes the limit of open files, even if the library passes on only the message.
 func outOfFiles(err error) bool {
 	return errors.Is(err, unix.EMFILE) || strings.HasSuffix(err.Error(), ": "+unix.EMFILE.Error())
 }
@@ -255,7 +255,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	return out, nil
 }
 
-// specOf is a plan's program, adapted to its strategy.
+// specOf returns a plan's program, adapted to its strategy.
 func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.ProgramSpec, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
 	switch how {
@@ -283,7 +283,7 @@ func (p *programs) loadMatch(
 	}
 	if m.BPF != 0 {
 		target, err := ebpf.NewProgramFromID(m.BPF)
-		if err != nil { // it has been unloaded
+		if err != nil { // the module has been unloaded
 			return nil, fmt.Errorf("BPF program %d: %w", m.BPF, err)
 		}
 		defer target.Close()
@@ -325,7 +325,7 @@ func (p *programs) loadTracker() error {
 	return nil
 }
 
-// filter is that of a program for a process, or for all (0).
+// filter returns the filter of a program for a process, or for all processes (0).
 func (p *programs) filter(plan *resolve.Plan, pid int) rewrite.Filter {
 	if !plan.Filtered {
 		return rewrite.Filter{}
@@ -363,7 +363,7 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	return p.loadOne(plan.Prog, spec, p.types)
 }
 
-// events are the tracepoints of a plan.
+// events returns the tracepoints of a plan.
 func events(plan *resolve.Plan) []adapt.Event {
 	all := make([]adapt.Event, len(plan.Matches))
 	for i := range plan.Matches {

@@ -25,7 +25,8 @@ import (
 // logTail is the number of lines of the kernel's log that are shown: the reason and the last instructions before it.
 const logTail = 6
 
-// refusal translates the kernel's error for a program to terms of the script.
+// refusal translates the kernel's error for a program, and its verifier log, to terms of the
+// script.
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
@@ -103,7 +104,7 @@ func kernelHasNoTypes() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// lastInsn is the index of the last instruction that the log shows: lines of
+// lastInsn returns the index of the last instruction that the log shows: lines of
 // the form "12: (85) call ...".
 func lastInsn(log []string) int {
 	for i := len(log) - 1; i >= 0; i-- {
@@ -158,7 +159,7 @@ func isPoison(log []string) bool {
 // followed by its error and up to two lines of statistics.
 const poisonTail = 4
 
-// lastReason is the log's last line that is neither an instruction nor state.
+// lastReason returns the log's last line that is neither an instruction nor state.
 func lastReason(log []string) string {
 	for i := len(log) - 1; i >= 0; i-- {
 		line := strings.TrimSpace(log[i])

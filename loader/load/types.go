@@ -84,8 +84,8 @@ func (p *programs) findModuleTypes(names []string) error {
 	return nil
 }
 
-// typesFile is the file with the kernel's types: the user's, or the kernel itself. For a kernel that does not expose
-// types, the file is in the directory btf next to the object, or from a distribution's package.
+// typesFile returns the file with the kernel's types: the user's, or the kernel itself. For a kernel that does not
+// expose types, the file is in the directory btf next to the object, or from a distribution's package.
 func (p *programs) typesFile() (string, error) {
 	if given := p.opts.BTF; given != "" {
 		fi, err := os.Stat(given)
@@ -168,8 +168,8 @@ func (p *programs) noTypes(path string, err error) error {
 	return f
 }
 
-// coreTypes are the names of the types that the object's relocations may refer to: all named types in its BTF,
-// without the flavour after "___", including types of values that are printed whole. It is empty if there are no
+// coreTypes returns the names of the types that the object's relocations may refer to: all named types in its BTF,
+// without the flavor after "___", including types of values that are printed whole. It is empty if there are no
 // relocations.
 func (p *programs) coreTypes() []string {
 	whole := wholeTypes(p.object.Manifest)

@@ -25,7 +25,7 @@ type Missing struct {
 
 func (m *Missing) Error() string { return m.Text }
 
-// notes are additional lines of the message.
+// notes returns the additional lines of the message.
 func (m *Missing) notes() []string {
 	if m.Why == "" {
 		return nil
@@ -33,7 +33,7 @@ func (m *Missing) notes() []string {
 	return []string{m.Why}
 }
 
-// NoMatch is the error for a pattern or name without a match.
+// NoMatch returns the error for a pattern or name without a match.
 func NoMatch(kind, what string) error {
 	return &Missing{Text: "No matches for " + kind + " " + what + ".", Pattern: probe.IsPattern(what)}
 }
@@ -92,5 +92,5 @@ const NoAttachPoints = "Probe has no valid attach points." + expected
 // MissingHint is the hint for an attach point that does not exist.
 const MissingHint = "if this is expected, set the 'missing_probes' config variable to 'warn'"
 
-// Skipping is the warning for a missing attach point.
+// Skipping returns the warning for a missing attach point.
 func Skipping(text string) string { return strings.TrimSuffix(text, ".") + ". Skipping." }

@@ -193,7 +193,7 @@ func noTyped(a *manifest.Attach) error {
 func moduleFunction(k Kernel, a *manifest.Attach, inKernel bool) (*adapt.Prototype, string, error) {
 	modules, err := k.Modules(a.Name)
 	if err != nil {
-		return nil, "", fmt.Errorf("list of modules with types: %w", err)
+		return nil, "", fmt.Errorf("cannot list modules with types: %w", err)
 	}
 	var found *adapt.Prototype
 	module := ""
@@ -257,7 +257,7 @@ func rawTracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 			}
 		}
 		if err != nil {
-			return Plan{}, fmt.Errorf("list of modules with types: %w", err)
+			return Plan{}, fmt.Errorf("cannot list modules with types: %w", err)
 		}
 		// A bare name is skipped if the clause has other attach points, like a pattern.
 		return Plan{}, &Missing{Text: "No matches for " + p.Kind + " " + what + ".", Pattern: a.Target == ""}

@@ -129,8 +129,8 @@ type Plan struct {
 	Matches []Match
 	// Strategy is how the matches are loaded and linked.
 	Strategy   Strategy
-	AttachType ebpf.AttachType // of Multi
-	Direction  string          // of SharedRaw: sys_enter, sys_exit
+	AttachType ebpf.AttachType // attach type, with the strategy Multi
+	Direction  string          // sys_enter or sys_exit, with the strategy SharedRaw
 	// Filtered means that the program must be loaded with the filters of the run.
 	Filtered bool
 }
@@ -168,7 +168,7 @@ func LinksNumber(p *manifest.Program) bool {
 type Result struct {
 	Prog *manifest.Program
 	Plan *Plan         // nil: the program is not attached
-	Err  *report.Error // why there is no plan; nil if there is one
+	Err  *report.Error // reason why there is no plan; nil if there is one
 	// Dropped means that the script runs without the program, with a warning unless Silent is set.
 	// Otherwise Err ends the run, unless Unknown is set.
 	Dropped, Silent bool
@@ -187,7 +187,7 @@ type Results struct {
 
 // ClauseError is the error for a clause without any remaining attach point.
 type ClauseError struct {
-	Clause int // its number
+	Clause int // number of the clause
 	*report.Error
 	Warn bool // only a warning: the script runs without the clause
 }
@@ -278,7 +278,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	case errors.As(err, &failure):
 		r.Err = failure.Report(m, p)
 		if adapt.Mode(p) != "error" {
-			clauses.Keep(p) // it exists
+			clauses.Keep(p) // the attach point exists
 			r.Dropped = true
 		}
 		r.Silent = adapt.Mode(p) == "ignore"
@@ -309,7 +309,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 	var out []ClauseError
 	for _, l := range clauses.Empty(m) {
-		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Texts}
+		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Missing}
 		if l.Mode == "warn" {
 			f.Text = RemovedProbe
 			out = append(out, ClauseError{l.First.Clause, f, true})

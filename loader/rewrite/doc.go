@@ -3,7 +3,7 @@
 // Package rewrite changes the instructions of programs before they are loaded: it removes code that
 // does not apply to this host, patches the numbers of attach points, and adds prologues. It takes
 // programs from the object reader and relies on their description in the manifest (manifest.Code),
-// rather than analysing instructions. It does not talk to the kernel.
+// rather than analyzing instructions. It does not talk to the kernel.
 package rewrite
 
 import (

@@ -109,7 +109,7 @@ func decideFunc(
 	if !ok {
 		return insns, nil, nil
 	}
-	index := map[int]int{} // of an instruction, by its number in the kernel
+	index := map[int]int{} // index of an instruction, by its number in the kernel
 	for i := range c.next {
 		index[c.raw[i]] = i
 	}
@@ -271,9 +271,9 @@ func (c *code) compact() (asm.Instructions, []int) {
 	kept := c.kept()
 	at := make([]int, c.raw[n])
 	number := 0
-	place := make([]int, n+1) // the kernel's index by old index
+	newIndex := make([]int, n+1) // the kernel's index by old index
 	for i := range n {
-		place[i] = number
+		newIndex[i] = number
 		for r := c.raw[i]; r < c.raw[i+1]; r++ {
 			at[r] = -1
 			if kept[i] {
@@ -284,9 +284,9 @@ func (c *code) compact() (asm.Instructions, []int) {
 			number += c.raw[i+1] - c.raw[i]
 		}
 	}
-	place[n] = number
+	newIndex[n] = number
 	var out asm.Instructions
-	var head *asm.Instruction // of the function, when it is dropped
+	var head *asm.Instruction // first instruction of the function, if it is dropped
 	for i := range n {
 		if !kept[i] {
 			if i == 0 {
@@ -298,9 +298,9 @@ func (c *code) compact() (asm.Instructions, []int) {
 		switch {
 		case c.gone[i]:
 			ins = asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja)}.WithSource(ins.Source())
-			ins.Offset = int16(place[c.next[i]] - place[i] - 1)
+			ins.Offset = int16(newIndex[c.next[i]] - newIndex[i] - 1)
 		case c.target[i] >= 0:
-			ins.Offset = int16(place[c.target[i]] - place[i] - 1)
+			ins.Offset = int16(newIndex[c.target[i]] - newIndex[i] - 1)
 		}
 		if head != nil || i == 0 {
 			ins = withHead(ins, &c.insns[0])

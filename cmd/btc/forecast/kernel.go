@@ -144,7 +144,7 @@ func (t *target) Iterator(kind string) (bool, error) {
 	return ok || kind == "", nil
 }
 
-// Other returns that the attach point is unknown.
+// Other returns an error that says that the attach point is unknown.
 func (t *target) Other(p *manifest.Program) (resolve.Plan, error) {
 	what := "processor"
 	switch t := probe.Lookup(p.Kind); {

@@ -30,7 +30,7 @@ func (y *types) spec(names []string) (*btf.Spec, error) {
 	}
 	b, err := btf.NewBuilder(all, nil)
 	if err != nil {
-		return nil, fmt.Errorf("types of the target: %w", err)
+		return nil, fmt.Errorf("cannot build the types of the target: %w", err)
 	}
 	return b.Spec()
 }

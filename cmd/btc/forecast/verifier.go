@@ -36,7 +36,7 @@ type walk struct {
 	seen  [][]*kept
 	todo  []*trail
 	steps int
-	limit int // of steps
+	limit int // maximum number of steps
 	// crowded is set if more than pendingLimit branches were pending on one path.
 	crowded bool
 	ids     int
