@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The main job for real, in a few seconds: compiles two scripts, starts a small
-# workload of its own, traces it, and shows the report. Of what this machine does not
-# let this user do it names the reason and leaves it out; it fails when something
-# that should work does not.
+# Shows the main use in a few seconds: compiles two scripts, starts a small workload, traces it, and
+# prints the report. What this user may not do on this machine is left out, with the reason. The demo
+# fails if something that should work does not.
 set -eu
 export LC_ALL=C # fewer files for cat to open
 cd "$(dirname "$0")/.."
@@ -28,7 +27,7 @@ status() { sed -n "s/^$1:[[:space:]]*//p" /proc/self/status; }
 has() { [ $(((caps >> $1) & 1)) = 1 ]; }
 DAC_OVERRIDE=1 DAC_READ_SEARCH=2 SYS_ADMIN=21 PERFMON=38 BPF=39
 
-# Why this user may not trace at all, and why not tracepoints; empty: nothing is in the way.
+# Why this user may not trace at all, and why not tracepoints; empty if nothing prevents it.
 no_tracing='' no_tracepoints=''
 if [ "$(uname -s)" != Linux ]; then
   no_tracing="Tracing needs Linux and root"
@@ -72,7 +71,7 @@ for size in 1 16 200 512 4096 4096 65536 1048576; do
 done
 END
 
-# trace PATTERN ARGUMENTS: runs btrun, whose output must have a line like the pattern.
+# trace PATTERN ARGUMENTS: runs btrun and checks that a line of its output matches the pattern.
 trace() {
   want=$1
   shift
@@ -83,7 +82,7 @@ trace() {
     grep -q -e "$want" "$dir/out" || fail "btrun ran, but its report has no line like '$want'"
     return
   fi
-  # A filter of system calls (containers) may forbid bpf(2) whatever the capabilities are.
+  # A system call filter (in containers) may forbid bpf(2) even with the capabilities.
   if [ "$(status Seccomp)" = 2 ] && grep -q -i -e 'not permitted' -e 'permission denied' -e 'no BPF' -e 'forbids' "$dir/out"; then
     say "A seccomp filter of this container forbids tracing, so this demo ends here."
     exit 0

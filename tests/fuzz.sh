@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# fuzz.sh TIME [PATTERN [JOBS]]: runs each fuzz target whose package and name match the
-# regular expression PATTERN for TIME (10s, 2m), JOBS at once (default 1). An input that
-# fails is printed, left in the package's testdata/fuzz to be committed with its fix, and the
-# exit status is 1. An input that fails only while fuzzing is none: the engine ends a target
-# that has not answered for 10 seconds, which a busy machine is enough for.
+# fuzz.sh TIME [PATTERN [JOBS]]: runs each fuzz target whose package and name match the regular
+# expression PATTERN for TIME (10s, 2m), JOBS at once (default 1). A failing input is printed and left
+# in testdata/fuzz of the package, to be committed with its fix; the exit status is then 1. An input
+# that fails only while fuzzing is ignored: the fuzzing engine kills a target that does not respond for
+# 10 seconds, which happens on a busy machine.
 set -u
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
@@ -28,7 +28,7 @@ one() {
 		echo "FAIL  $1 $2"
 		tail -n 40 <<<"$out"
 		return 1
-	else # the time was up before the first input, on a busy machine
+	else # time was up before the first input, on a busy machine
 		echo "none  $1 $2: $(tail -n 3 <<<"$out" | tr '\n' ' ')"
 	fi
 }

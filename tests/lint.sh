@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gofmt, go vet and staticcheck over all that is written by hand, for the systems that each
-# program is released for; go.mod is tidy, and
-# generated code is what its generator writes.
+# Runs gofmt, go vet and staticcheck on all hand-written code, for the systems that each program is
+# released for, and checks that go.mod is tidy and that generated code is up to date.
 set -u
 cd "$(dirname "$0")/.."
 fail=0
@@ -12,24 +11,24 @@ packages=$(go list ./... | grep -v '^btc/grammar/parser')
 go vet $packages || fail=1
 (cd tools/release && go vet ./... && go test ./...) || fail=1
 go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 $packages || fail=1
-# btc itself is built for other systems, too.
+# btc can also be built for other systems.
 for os in darwin windows; do
   ours=$(GOOS=$os go list -deps ./cmd/btc | grep '^btc/' | grep -v '^btc/grammar/parser')
   GOOS=$os go vet $ours || { echo "btc does not build on $os"; fail=1; }
 done
 
-# offline reports whether the output of a command says that it did not reach its registry.
+# offline reports whether the output of a command says that its registry cannot be reached.
 offline() { grep -qE 'dial tcp|no such host|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|network' <<<"$1"; }
 if ! out=$(go mod tidy -diff 2>&1); then
   if offline "$out"; then echo "lint: skipped go mod tidy: no module proxy"; else echo "$out"; echo "go.mod or go.sum is not tidy: run go mod tidy"; fail=1; fi
 fi
 
-# The workflows are valid, and so are the scripts and expressions in them.
+# Checks that the workflows, and the scripts and expressions in them, are valid.
 if ! out=$(go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -no-color .github/workflows/*.yml 2>&1); then
   if offline "$out"; then echo "lint: skipped actionlint: no module proxy"; else echo "$out"; fail=1; fi
 fi
 
-# The parser is generated again in a copy of the tree, and compared.
+# Generates the parser again in a copy of the tree, and compares.
 if command -v node >/dev/null && command -v npm >/dev/null; then
   copy=$(mktemp -d)
   trap 'rm -rf "$copy"' EXIT

@@ -113,17 +113,17 @@ func TestImports(t *testing.T) {
 			rules = append(slices.Clone(rules), leaves...)
 		}
 		if !ok {
-			t.Errorf("%s has no row in the table of imports", pkg)
+			t.Errorf("%s: no row in the table of imports", pkg)
 			continue
 		}
 		for _, w := range words[1:] {
 			if imp, ours := strings.CutPrefix(w, "btc/"); ours && !matches(rules, imp) {
-				t.Errorf("%s imports %s: not in its row", pkg, imp)
+				t.Errorf("%s imports %s, which is not in its row", pkg, imp)
 			}
 		}
 	}
 	if n == 0 {
-		t.Fatal("go list named no package")
+		t.Fatal("go list printed no packages")
 	}
 }
 

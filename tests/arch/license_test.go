@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Each hand-written source file names its license in its first lines.
+// TestLicenseHeaders checks that each hand-written source file names its license in its first lines.
 func TestLicenseHeaders(t *testing.T) {
 	const header = "SPDX-License-Identifier: Apache-2.0"
 	for _, pattern := range []string{"*.go", "*.sh", "Makefile", ".ci/run"} {
 		for _, name := range tracked(t, pattern) {
-			// Examples are kept short, so they have no header; LICENSE applies to them, too.
+			// Examples are kept short, so they have no header. LICENSE applies to them, too.
 			if strings.HasPrefix(name, "grammar/parser/") || strings.HasPrefix(name, "examples/") || strings.Contains(name, "/testdata/") {
 				continue
 			}

@@ -47,7 +47,7 @@ func TestDocumentLines(t *testing.T) {
 				continue
 			}
 			if n := utf8.RuneCountInString(line); n > docColumns && strings.Contains(strings.TrimSpace(line), " ") {
-				t.Errorf("%s:%d has %d columns, the limit is %d", name, i+1, n, docColumns)
+				t.Errorf("%s:%d: %d columns (max %d)", name, i+1, n, docColumns)
 			}
 		}
 	}
@@ -76,6 +76,6 @@ func TestCodeLines(t *testing.T) {
 		}
 	}
 	if len(long) > 0 {
-		t.Errorf("%d lines have more than %d columns:\n%s", len(long), codeColumns, strings.Join(long, "\n"))
+		t.Errorf("%d lines are longer than %d columns:\n%s", len(long), codeColumns, strings.Join(long, "\n"))
 	}
 }

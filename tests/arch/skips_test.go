@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A test that is skipped says so in a searchable form, with the reason.
+// TestSkipsSayWhy checks that a skipped test gives its reason in a form that can be searched for.
 func TestSkipsSayWhy(t *testing.T) {
 	root, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
@@ -33,11 +33,11 @@ func TestSkipsSayWhy(t *testing.T) {
 		for _, call := range skip.FindAll(text, -1) {
 			seen++
 			if !right.Match(call) {
-				t.Errorf("%s: %s: the text begins with \"skipped: \"", name, call)
+				t.Errorf("%s: %s: message must begin with \"skipped: \"", name, call)
 			}
 		}
 	}
 	if seen == 0 {
-		t.Error("no call that skips a test was found")
+		t.Error("no calls of Skip found")
 	}
 }

@@ -33,7 +33,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // for users without root
+	if err := os.Chmod(dir, 0o755); err != nil { // accessible to unprivileged users
 		return "", err
 	}
 	cmd := exec.Command("go", "build", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun")
@@ -69,8 +69,7 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// compile returns the path of the object of a script, in a directory that everyone
-// may read.
+// compile compiles a script and returns the path of the object, in a world-readable directory.
 func compile(t *testing.T, script string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "attach")
@@ -113,7 +112,7 @@ func trace(t *testing.T, args ...string) *tracing {
 		text = append(text, b[:n]...)
 		if err != nil {
 			r.cmd.Wait()
-			t.Fatalf("btrun %v: ended before it had attached: %s", args, text)
+			t.Fatalf("btrun %v: exited before it was attached: %s", args, text)
 		}
 	}
 	go io.Copy(io.Discard, pipe)
@@ -150,8 +149,8 @@ func (r *tracing) stop(t *testing.T) string {
 	return r.stdout.String()
 }
 
-// Hundreds of system calls are traced from a few raw tracepoints, so they are attached and detached
-// at once, and no perf event is created for any of them.
+// TestManySyscallsAreCheap checks that hundreds of system calls are traced with a few raw tracepoints,
+// which attach and detach instantly, rather than with a perf event each.
 func TestManySyscallsAreCheap(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "syscalls")
@@ -166,7 +165,7 @@ func TestManySyscallsAreCheap(t *testing.T) {
 		}
 		out := r.stop(t)
 		if !strings.Contains(out, "@[") {
-			t.Errorf("%s: no system call was seen", script)
+			t.Errorf("%s: no system calls counted", script)
 		}
 	}
 }
@@ -196,7 +195,8 @@ func mapsNamed(t *testing.T, name string) int {
 	}
 }
 
-// Many runs that end in different ways leave no program, map, link or event in the kernel.
+// TestNothingIsLeft checks that many runs that end in different ways leave no program, map, link or
+// event in the kernel.
 func TestNothingIsLeft(t *testing.T) {
 	needRoot(t)
 	object := compile(t, `config = { missing_probes = "ignore" }
@@ -222,7 +222,7 @@ end { @y = 1; }`)
 		var out []byte
 		var err error
 		switch i % 10 {
-		case 7: // attach, then end
+		case 7: // attach, then exit
 			out, err = exec.Command(program(t, "btrun"), "--dry-run", object).CombinedOutput()
 		case 8: // killed
 			cmd := exec.Command(program(t, "btrun"), "-q", object)
@@ -231,9 +231,9 @@ end { @y = 1; }`)
 				cmd.Process.Kill()
 				cmd.Wait()
 			}
-		case 9: // refused
+		case 9: // rejected
 			if out, err = exec.Command(program(t, "btrun"), broken).CombinedOutput(); err == nil {
-				err = errors.New("a tracepoint that does not exist was accepted")
+				err = errors.New("nonexistent tracepoint accepted")
 			} else {
 				err = nil
 			}
@@ -244,12 +244,12 @@ end { @y = 1; }`)
 			t.Fatalf("run %d: %v\n%s", i, err, out)
 		}
 	}
-	// The kernel frees in the background.
+	// The kernel frees objects in the background.
 	left := 0
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if left = mapsNamed(t, name); left == 0 {
 			return
 		}
 	}
-	t.Errorf("%d maps are left after %d runs", left, *cycles)
+	t.Errorf("%d maps left after %d runs", left, *cycles)
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// int80 makes system call 20 of the 32-bit ABI, getpid, from this process: in the 64-bit ABI, 20 is
-// writev.
+// int80 returns a function that makes system call 20 of the 32-bit ABI, getpid. In the 64-bit ABI, 20
+// is writev.
 func int80(t *testing.T) func() {
 	code := []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3} // mov eax, 20; int 0x80; ret
 	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -22,18 +22,19 @@ func int80(t *testing.T) func() {
 	}
 	copy(mem, code)
 	if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_EXEC); err != nil {
-		t.Skip("skipped: code cannot be made here: ", err)
+		t.Skip("skipped: cannot map executable memory: ", err)
 	}
 	start := &mem[0]
 	entry := &start
 	return *(*func())(unsafe.Pointer(&entry))
 }
 
-// A system call of the 32-bit ABI is not counted as one of the tracepoint, however many there are.
+// TestCallsOf32Bits checks that system calls of the 32-bit ABI are not counted as calls of the
+// tracepoint, neither for few tracepoints nor for many.
 func TestCallsOf32Bits(t *testing.T) {
 	needRoot(t)
 	if b, err := os.ReadFile("/proc/sys/abi/vsyscall32"); err != nil {
-		t.Skip("skipped: a kernel without the 32-bit ABI: ", err, string(b))
+		t.Skip("skipped: no 32-bit ABI in this kernel: ", err, string(b))
 	}
 	call := int80(t)
 	for _, pattern := range []string{"sys_enter_*", "sys_exit_*", "sys_enter_writev", "sys_exit_writev"} {
@@ -45,7 +46,7 @@ func TestCallsOf32Bits(t *testing.T) {
 		out := r.stop(t)
 		want := "@[tracepoint:syscalls:" + strings.ReplaceAll(pattern, "*", "writev") + "]: 1\n"
 		if !strings.Contains(out, want) || strings.Contains(out, "_getpid]") {
-			t.Errorf("%s: no %q in %s", pattern, want, out)
+			t.Errorf("%s: %q not found in %s", pattern, want, out)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// cgroups returns the mount point of the cgroups of version 2.
+// cgroups returns the mount point of cgroup v2.
 func cgroups(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -22,14 +22,14 @@ func cgroups(t *testing.T) string {
 			return dir
 		}
 	}
-	t.Skip("skipped: no cgroups of version 2 here")
+	t.Skip("skipped: cgroup v2 is not mounted")
 	return ""
 }
 
-// house is a mount namespace with its own state files of runtimes, and processes in cgroups.
+// house is a mount namespace with its own state files of container runtimes, and processes in cgroups.
 type house struct {
 	t     *testing.T
-	root  string // of cgroups
+	root  string // mount point of cgroup v2
 	files string // shell commands that create the state files
 }
 
@@ -37,12 +37,12 @@ func newHouse(t *testing.T) *house {
 	needRoot(t)
 	h := &house{t: t, root: cgroups(t)}
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", "/var/lib").CombinedOutput(); err != nil {
-		t.Skipf("skipped: no mount namespace can be made: %v %s", err, out)
+		t.Skipf("skipped: cannot create a mount namespace: %v %s", err, out)
 	}
 	return h
 }
 
-// file adds a file of the host, in /var/lib or /var/log.
+// file adds a file to /var/lib or /var/log in the namespace.
 func (h *house) file(path, text string) {
 	h.files += fmt.Sprintf("mkdir -p %s && printf '%%s' '%s' >%s\n", filepath.Dir(path), text, path)
 }
@@ -71,7 +71,7 @@ func (h *house) start(path string) (stop func()) {
 					break
 				}
 				if all, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(all) > 0 {
-					return // others are in it
+					return // other processes are in it
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -81,7 +81,7 @@ func (h *house) start(path string) (stop func()) {
 	return stop
 }
 
-// command returns btrun in the house.
+// command returns a command that runs btrun in the namespace.
 func (h *house) command(args ...string) *exec.Cmd {
 	script := "mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && " + h.files + `exec "$0" "$@"`
 	return exec.Command("unshare", append([]string{"-m", "sh", "-c", script, program(h.t, "btrun")}, args...)...)
@@ -103,7 +103,8 @@ const opens = `tracepoint:syscalls:sys_enter_openat {
 }
 end { clear(@since); }`
 
-// A run limited to a container or pod counts what runs in it and nothing else, and names it.
+// TestContainers checks that a run limited to a container or pod counts only what runs in it, and names
+// it.
 func TestContainers(t *testing.T) {
 	h := newHouse(t)
 	id := func(c string) string { return strings.Repeat(c, 64) }
@@ -122,13 +123,13 @@ func TestContainers(t *testing.T) {
 	o := compile(t, opens)
 	for _, c := range []struct {
 		args string
-		want []string // names of containers
+		want []string // container names
 	}{
 		{"--container btc-web", []string{"btc-web"}},
 		{"--container " + id("a")[:12], []string{"btc-web"}},
 		{"--container btc-web --container btc-db", []string{"btc-web", "btc-db"}},
 		{"--container nginx", []string{"btc-shop/web-0/nginx"}},
-		{"--pod btc-shop/web-0", []string{"btc-shop/web-0/nginx", ""}}, // the kubelet knows no name of one
+		{"--pod btc-shop/web-0", []string{"btc-shop/web-0/nginx", ""}}, // the kubelet state has no container name
 		{"--pod " + uid + " --container nginx", []string{"btc-shop/web-0/nginx"}},
 	} {
 		out := h.run(append([]string{"-q", "--timeout", "1m", o, fmt.Sprint(len(c.want))}, strings.Fields(c.args)...)...)
@@ -137,15 +138,15 @@ func TestContainers(t *testing.T) {
 			have = append(have, m[1])
 		}
 		if len(have) != len(c.want) || strings.Count(out, "\n@[")+strings.Count(out, "@[") < len(have) {
-			t.Errorf("%s: %q, want %q of\n%s", c.args, have, c.want, out)
+			t.Errorf("%s: containers %q, want %q; output:\n%s", c.args, have, c.want, out)
 		}
 		for _, name := range c.want {
 			if !strings.Contains(out, "("+name+")]: ") && name != "" {
-				t.Errorf("%s: no %q in\n%s", c.args, name, out)
+				t.Errorf("%s: %q not found in\n%s", c.args, name, out)
 			}
 		}
 		if strings.Contains(out, "other") {
-			t.Errorf("%s: %s", c.args, out)
+			t.Errorf("%s: unexpected output: %s", c.args, out)
 		}
 	}
 	for args, want := range map[string]string{
@@ -154,7 +155,7 @@ func TestContainers(t *testing.T) {
 		"--pod btc-shop/web-0 --container btc-db": "there is no running container btc-db",
 	} {
 		if out := h.run(append([]string{o, "1"}, strings.Fields(args)...)...); !strings.Contains(out, want) {
-			t.Errorf("%s: %s", args, out)
+			t.Errorf("%s: unexpected output: %s", args, out)
 		}
 	}
 	for args, want := range map[string]string{
@@ -168,7 +169,7 @@ func TestContainers(t *testing.T) {
 	} {
 		out := h.run(append([]string{"-q", "--timeout", "1m", o, "1"}, strings.Fields(args)...)...)
 		if !strings.Contains(out, want) {
-			t.Errorf("%s: no %s in\n%s", args, want, out)
+			t.Errorf("%s: %s not found in\n%s", args, want, out)
 		}
 	}
 	h.docker(id("b"), "btc-web")
@@ -176,11 +177,11 @@ func TestContainers(t *testing.T) {
 		out,
 		"container btc-web is ambiguous, it may be:\n  "+id("a")[:12]+"  docker      btc-web\n  "+id("b")[:12],
 	) {
-		t.Errorf("%s", out)
+		t.Errorf("unexpected output: %s", out)
 	}
 }
 
-// A run waits for a container, and ends with it.
+// TestContainerComesAndGoes checks that a run waits for a container and ends with it.
 func TestContainerComesAndGoes(t *testing.T) {
 	h := newHouse(t)
 	id := strings.Repeat("e", 64)
@@ -199,7 +200,7 @@ func TestContainerComesAndGoes(t *testing.T) {
 	stop()
 	begin := time.Now()
 	if err := cmd.Wait(); err != nil || time.Since(begin) > time.Minute {
-		t.Errorf("%v after %v", err, time.Since(begin))
+		t.Errorf("Wait = %v after %v", err, time.Since(begin))
 	}
 	out.until(t, "container btc-late ended: nothing is left to trace\n")
 	var waiting output
@@ -215,7 +216,7 @@ func TestContainerComesAndGoes(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Error("a signal does not end the wait")
+		t.Error("signal did not end the wait")
 		cmd.Process.Kill()
 	}
 }
@@ -264,8 +265,8 @@ func main() {
 }
 `
 
-// podmanScript starts two containers, and a pod with a container, and runs btrun ($1) with an
-// object ($2). If podman does not work here, it says so.
+// podmanScript starts two containers, and a pod with a container, and runs btrun ($1) with an object
+// ($2). It reports if podman does not work.
 const podmanScript = `
 cd "$3"
 umount -R /sys/fs/cgroup || umount -l /sys/fs/cgroup
@@ -301,8 +302,8 @@ echo "== file"
 echo "== done"
 `
 
-// The containers of a real podman are found by name and ID, waited for, and their end is noticed.
-// The package's own tests use copies of its state files and cgroups.
+// TestPodman checks that containers of a real podman are found by name and ID and waited for, and that
+// their end is noticed. The tests of package containers use copies of its state files and cgroups.
 func TestPodman(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("podman"); err != nil {
@@ -325,7 +326,7 @@ func TestPodman(t *testing.T) {
 	text, err := cmd.CombinedOutput()
 	out := string(text)
 	if i := strings.Index(out, "cannot: "); i >= 0 || err != nil && !strings.Contains(out, "== ") {
-		t.Skipf("skipped: podman runs no container here: %v", strings.ReplaceAll(strings.TrimSpace(out), "\n", "; "))
+		t.Skipf("skipped: podman cannot run containers: %v", strings.ReplaceAll(strings.TrimSpace(out), "\n", "; "))
 	}
 	line := func(path, name string) string { return path + `[0-9a-f]{64} \(` + name + `\)\]: [1-9]\d*\n` }
 	const key = `@\[unified:/libpod_parent/`
@@ -340,7 +341,7 @@ func TestPodman(t *testing.T) {
 		`== file\n\s*@\[loop, unified:/libpod_parent/` + line("libpod-", "btc-web") + `\s*== done`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("no %s in\n%s", want, out)
+			t.Errorf("%s not found in\n%s", want, out)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // counts returns the number of open descriptors and goroutines of this process.
 func counts(t *testing.T) (descriptors, goroutines int) {
 	t.Helper()
-	runtime.GC() // what only a finalizer closes counts as closed late, not never
+	runtime.GC() // run finalizers, so that descriptors closed by them are not counted
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
@@ -24,8 +24,8 @@ func counts(t *testing.T) (descriptors, goroutines int) {
 	return len(all), runtime.NumGoroutine()
 }
 
-// A process that runs objects again and again leaks no descriptors and no goroutines, however the
-// runs end.
+// TestRunsKeepNoDescriptor checks that a process that runs objects again and again leaks neither
+// descriptors nor goroutines, however the runs end.
 func TestRunsKeepNoDescriptor(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -69,7 +69,7 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 			}
 		}
 	}
-	once() // what the runtime and the library keep for good
+	once() // opens what the runtime and the library keep open
 	descriptors, goroutines := counts(t)
 	for range max(*cycles/20, 3) {
 		once()
@@ -80,5 +80,5 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("descriptors: %d after one round, %d after %d; goroutines: %d, %d", descriptors, have, max(*cycles/20, 3), goroutines, running)
+	t.Errorf("%d descriptors after one round, %d after %d; %d goroutines, then %d", descriptors, have, max(*cycles/20, 3), goroutines, running)
 }

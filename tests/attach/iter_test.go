@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// typed runs a script with this kernel's own types.
+// typed runs a script that was compiled with the types of this kernel.
 func typed(t *testing.T, script string, args ...string) (string, error) {
 	t.Helper()
 	object := filepath.Join(t.TempDir(), "x.o")
@@ -24,18 +24,18 @@ func typed(t *testing.T, script string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// embedded runs a script with the compiler's own types, which takes less time.
+// embedded runs a script that was compiled with the embedded types, which is faster.
 func embedded(t *testing.T, script string, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.Command(program(t, "btrun"), append(args, compile(t, script))...).CombinedOutput()
 	return string(out), err
 }
 
-// newer are the kinds that the compiler's own types lack.
+// newer are the kinds that are missing in the embedded types.
 var newer = map[string]bool{"dmabuf": true, "kmem_cache": true}
 
-// Every kind of iterator on this kernel that scripts can use visits its objects; their members have
-// the kernel's types.
+// TestIterators checks that each kind of iterator on this kernel that scripts can use visits its
+// objects, and that their members have the kernel's types.
 func TestIterators(t *testing.T) {
 	needRoot(t)
 	list, err := exec.Command(program(t, "btrun"), "--list", "iter:*").CombinedOutput()
@@ -69,15 +69,15 @@ func TestIterators(t *testing.T) {
 	comm := filepath.Base(self)
 	comm = comm[:min(len(comm), 15)]
 	table := map[string]struct{ body, wants string }{
-		"bpf_link":   {`printf("%d %d\n", ctx.link.id, ctx.link.type);`, `^[1-9][0-9]* 4$`}, // BPF_LINK_TYPE_ITER: its own
+		"bpf_link":   {`printf("%d %d\n", ctx.link.id, ctx.link.type);`, `^[1-9][0-9]* 4$`}, // BPF_LINK_TYPE_ITER: itself
 		"bpf_map":    {`printf("%s %d\n", ctx.map.name, ctx.map.max_entries);`, `^events_[0-9a-f]+ [1-9][0-9]*$`},
 		"bpf_prog":   {`printf("%d %s\n", ctx.prog.aux.id, ctx.prog.aux.name);`, `^[1-9][0-9]* iter_bpf_prog`},
 		"cgroup":     {`printf("%d %d\n", ctx.cgroup.level, ctx.cgroup.kn.id);`, `^0 1$`}, // the root
-		"dmabuf":     {`printf("%d\n", ctx.dmabuf.size);`, `^Attached 1 probe$`},          // there may be none
+		"dmabuf":     {`printf("%d\n", ctx.dmabuf.size);`, `^Attached 1 probe$`},          // there may be no objects
 		"ipv6_route": {`printf("%d %d\n", ctx.rt.fib6_dst.plen, ctx.rt.fib6_metric);`, `^(Attached 1 probe|[0-9]+ [0-9]+)$`},
 		"kmem_cache": {`printf("%s %d\n", str(ctx.s.name), ctx.s.object_size);`, `^task_struct [1-9][0-9]+$`},
 		"ksym":       {`if (ctx.ksym.name == "vfs_read") { printf("%s %c\n", ctx.ksym.name, ctx.ksym.type); }`, `^vfs_read T$`},
-		"netlink":    {`printf("%d %d\n", ctx.sk.sk.sk_protocol, ctx.sk.portid);`, `^0 0$`}, // the kernel's of NETLINK_ROUTE
+		"netlink":    {`printf("%d %d\n", ctx.sk.sk.sk_protocol, ctx.sk.portid);`, `^0 0$`}, // the kernel, NETLINK_ROUTE
 		"task":       {`printf("%d %d %s\n", ctx.task.tgid, ctx.task.pid, ctx.task.comm);`, `^[1-9][0-9]* [1-9][0-9]* ` + regexp.QuoteMeta(comm) + `$`},
 		"task_file":  {`if (ctx.task.comm == "COMM") { printf("%d %s\n", ctx.fd, path(ctx.file.f_path)); }`, `^[0-9]+ (/dev/null|/.+|pipe:\[[0-9]+\])$`},
 		"task_vma":   {`if (ctx.task.comm == "COMM") { printf("%d %s\n", ctx.vma.vm_end > ctx.vma.vm_start, path(ctx.vma.vm_file.f_path)); }`, `^1 ` + regexp.QuoteMeta(self) + `$`},
@@ -88,7 +88,7 @@ func TestIterators(t *testing.T) {
 	for kind, tc := range table {
 		t.Run(kind, func(t *testing.T) {
 			if !kinds[kind] {
-				t.Skip("skipped: this kernel has no such iterator")
+				t.Skip("skipped: no such iterator in this kernel")
 			}
 			body := strings.ReplaceAll(tc.body, "COMM", comm)
 			run := typed
@@ -97,27 +97,27 @@ func TestIterators(t *testing.T) {
 			}
 			out, err := run(t, "iter:"+kind+" { "+body+" }")
 			if err != nil || !regexp.MustCompile("(?m)"+tc.wants).MatchString(out) {
-				t.Errorf("%s: %v, no %s in\n%.2000s", body, err, tc.wants, out)
+				t.Errorf("%s: error %v, %s not found in\n%.2000s", body, err, tc.wants, out)
 			}
 		})
 		delete(kinds, kind)
 	}
 	for kind := range kinds {
 		if out, err := typed(t, "iter:"+kind+" { @ = count(); }"); err != nil {
-			t.Errorf("a kind that is new: iter:%s: %v %s", kind, err, out)
+			t.Errorf("iter:%s, a kind without a test case: %v %s", kind, err, out)
 		}
 	}
 }
 
-// An iterator over tasks can be limited to a process; one over objects that belong to no process
-// cannot.
+// TestIteratorOfProcess checks that iterators over tasks can be limited to a process, and iterators
+// over objects that belong to no process cannot.
 func TestIteratorOfProcess(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		t.Skip("skipped: no kernel types: ", err)
 	}
 	if kernelBefore(6, 1) {
-		t.Skip("skipped: iterators of this kernel take no process")
+		t.Skip("skipped: iterators of this kernel cannot be limited to a process")
 	}
 	sleep := exec.Command("sleep", "1000")
 	if err := sleep.Start(); err != nil {
@@ -140,18 +140,18 @@ func TestIteratorOfProcess(t *testing.T) {
 	}
 }
 
-// If the output of a cgroup iterator exceeds the kernel's buffer, it is an error: the kernel does
-// not continue where it stopped.
+// TestManyCgroups checks that the output of a cgroup iterator that exceeds the kernel's buffer is an
+// error: the kernel does not continue where it stopped.
 func TestManyCgroups(t *testing.T) {
 	needRoot(t)
 	root := "/sys/fs/cgroup"
 	if _, err := os.Stat(root + "/cgroup.controllers"); err != nil {
 		if root = root + "/unified"; !isDir(root) {
-			t.Skip("skipped: no cgroups of version 2 here")
+			t.Skip("skipped: cgroup v2 is not mounted")
 		}
 	}
 	if kernelBefore(6, 1) {
-		t.Skip("skipped: this kernel has no iterator of cgroups")
+		t.Skip("skipped: no cgroup iterator in this kernel")
 	}
 	dir, err := os.MkdirTemp(root, "btc-test-")
 	if err != nil {
@@ -171,11 +171,11 @@ func TestManyCgroups(t *testing.T) {
 	const script = `iter:cgroup { printf("%d %s\n", ctx.cgroup.level, str(ctx.cgroup.kn.name)); @n = count(); }`
 	out, err := embedded(t, script)
 	if err != nil || !strings.Contains(out, filepath.Base(dir)) || len(regexp.MustCompile(`(?m)^[1-9] [0-9]+$`).FindAllString(out, -1)) < 20 {
-		t.Errorf("%v %s", err, out)
+		t.Errorf("error = %v, output %s", err, out)
 	}
 	const long = `iter:cgroup { print(buf(ctx.cgroup, 900)); print(buf(ctx.cgroup, 900)); print(buf(ctx.cgroup, 900)); }`
 	if out, err := embedded(t, long); err == nil || !strings.Contains(out, "the kernel visits all objects in one go") {
-		t.Errorf("%v %.500s", err, out)
+		t.Errorf("error = %v, output %.500s", err, out)
 	}
 }
 

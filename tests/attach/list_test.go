@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Lists equal bpftrace's, byte for byte, if this machine has both.
+// TestListsAreTheReferences checks that lists of probes are equal to bpftrace's, byte for byte, if it
+// is installed.
 func TestListsAreTheReferences(t *testing.T) {
 	needRoot(t)
 	oracle, err := filepath.Abs("../setup/bpftrace-oracle")
@@ -20,8 +21,7 @@ func TestListsAreTheReferences(t *testing.T) {
 	if _, err := os.Stat("../../build/oracle/version"); err != nil {
 		t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it): ", err)
 	}
-	// The traceable functions of a kernel that does not list them: those of the
-	// patterns below.
+	// If the kernel does not list its traceable functions: those that the patterns below match.
 	functions := filepath.Join(t.TempDir(), "functions")
 	if err := os.WriteFile(functions, []byte("vfs_read\nvfs_readv\nvfs_write\n__traceiter_sched_switch\n__probestub_sched_switch\n__bpf_trace_sched_switch\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -48,11 +48,11 @@ func TestListsAreTheReferences(t *testing.T) {
 		{"struct path", []string{btc}},
 		{"enum pid_type", []string{btc}},
 	} {
-		for _, verbose := range []string{"-v"} { // the lines without are among them
+		for _, verbose := range []string{"-v"} { // includes the lines printed without -v
 			args := strings.Fields("--traceable-functions " + functions + " -l " + verbose)
 			out, err := exec.Command(oracle, append(args, tc.pattern)...).Output()
 			if err != nil {
-				t.Fatalf("the reference on %s: %v", tc.pattern, err)
+				t.Fatalf("bpftrace -l %s: %v", tc.pattern, err)
 			}
 			want := ""
 			for line := range strings.Lines(string(out)) {
@@ -70,7 +70,7 @@ func TestListsAreTheReferences(t *testing.T) {
 				}
 				have, err := exec.Command(program(t, name), args...).Output()
 				if err != nil || string(have) != want {
-					t.Errorf("%s %q %s: %v, %d lines, the reference has %d%s", name, tc.pattern, verbose, err,
+					t.Errorf("%s %q %s: error %v, %d lines, want %d as bpftrace%s", name, tc.pattern, verbose, err,
 						strings.Count(string(have), "\n"), strings.Count(want, "\n"), firstDifference(string(have), want))
 				}
 			}

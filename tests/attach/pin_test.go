@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pinned iterator is read by others when btrun has ended, and lives until its
-// file is removed.
+// TestPinnedIterator checks that a pinned iterator can be read after btrun has exited, and exists until
+// its file is removed.
 func TestPinnedIterator(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -41,14 +41,14 @@ func TestPinnedIterator(t *testing.T) {
 	n := 0
 	for l := range strings.Lines(string(text)) {
 		if n++; !line.MatchString(l) {
-			t.Errorf("line %d is %q", n, l)
+			t.Errorf("line %d = %q", n, l)
 		}
 	}
 	if n < 2 {
-		t.Errorf("%d tasks: %q", n, text)
+		t.Errorf("%d lines, want at least 2: %q", n, text)
 	}
 	if out, err := exec.Command(program(t, "btrun"), "--allow", "pins="+dir, object).CombinedOutput(); err == nil || !strings.Contains(string(out), path+" exists") {
-		t.Errorf("pinned twice: %v, %s", err, out)
+		t.Errorf("second pin with the same name: error = %v, output %s", err, out)
 	}
 	pinned, err := link.LoadPinnedLink(path, nil)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withMounts runs a command with its own BPF file system, if the kernel has the directory for it,
-// and with tracefs: a machine that has just started may not have mounted them. Only root may write
-// to the former, as with systemd.
+// withMounts runs a command with tracefs and, if the kernel has a directory for it, with its own BPF
+// file system, because a machine that has just started may not have mounted them. Only root may write
+// to the BPF file system, as with systemd.
 const withMounts = `[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit
 if [ -d /sys/fs/bpf ]; then mount -t bpf -o mode=0700 bpf /sys/fs/bpf || exit; fi; exec "$@"`
 
-// with runs btrun as a user without privileges except for some capabilities. It returns the output
-// and whether the command succeeded.
+// with runs btrun as a user without privileges, except for the given capabilities. It returns the
+// output and whether the command succeeded.
 func with(t *testing.T, capabilities, object string, args ...string) (string, bool) {
 	t.Helper()
 	sets := "-all"
@@ -37,8 +37,8 @@ func with(t *testing.T, capabilities, object string, args ...string) (string, bo
 	return string(out), err == nil
 }
 
-// Features that the kernel permits with CAP_BPF and CAP_PERFMON work with them; for others, the
-// error says what they need.
+// TestCapabilities checks that features for which CAP_BPF and CAP_PERFMON suffice work with these, and
+// that for other features, the error names what they need.
 func TestCapabilities(t *testing.T) {
 	needRoot(t)
 	for _, tool := range []string{"setpriv", "unshare"} {
@@ -50,8 +50,8 @@ func TestCapabilities(t *testing.T) {
 	program(t, "btrun")
 	for _, tc := range []struct {
 		name, script, caps string
-		need               string // a file without which the case is skipped
-		says               string // "": it works
+		need               string // file without which the case is skipped
+		says               string // expected message; "" if it works
 	}{
 		{"nothing", "begin { exit(); }", "", "", "Missing CAP_BPF and CAP_PERFMON capabilities: run as root"},
 		{"no perfmon", "begin { exit(); }", "bpf", "", "Missing CAP_PERFMON capability: run as root"},
@@ -87,11 +87,11 @@ func TestCapabilities(t *testing.T) {
 			}
 			out, ok := with(t, tc.caps, compile(t, tc.script), "--allow", "pins=/sys/fs/bpf")
 			if tc.says == "" && !ok || tc.says != "" && (ok || !strings.Contains(out, tc.says)) {
-				t.Errorf("%s with %q: %v, %s; want %q", tc.script, tc.caps, ok, out, tc.says)
+				t.Errorf("%s with %q: ok = %v, output %s, want %q", tc.script, tc.caps, ok, out, tc.says)
 			}
 		})
 	}
-	// The kernel has links of uprobes that need less, since 6.6.
+	// Since 6.6, the kernel has uprobe links that need fewer capabilities.
 	t.Run("uprobe", func(t *testing.T) {
 		if _, err := os.Stat("/bin/bash"); err != nil {
 			t.Skip("skipped: ", err)
@@ -99,14 +99,14 @@ func TestCapabilities(t *testing.T) {
 		out, ok := with(t, "bpf,perfmon", compile(t, "uprobe:/bin/bash:main { @[probe] = count(); }"), "-c", "/bin/bash -c true")
 		switch {
 		case ok && !strings.Contains(out, "main]: 1"):
-			t.Errorf("the uprobe did not fire: %s", out)
+			t.Errorf("uprobe did not fire: %s", out)
 		case !ok && !strings.Contains(out, "it needs CAP_SYS_ADMIN"):
-			t.Errorf("refused without the reason: %s", out)
+			t.Errorf("error without the reason: %s", out)
 		}
 	})
 }
 
-// capabilitiesOf returns a line of the status of each thread of a process, such as CapEff.
+// capabilitiesOf returns a line of /proc/PID/status, such as CapEff, for each thread of a process.
 func capabilitiesOf(t *testing.T, pid int, line string) []uint64 {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -117,11 +117,11 @@ func capabilitiesOf(t *testing.T, pid int, line string) []uint64 {
 	for _, task := range tasks {
 		b, err := os.ReadFile(task)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has exited
 		}
 		m := regexp.MustCompile(`(?m)^` + line + `:\s(\S+)$`).FindSubmatch(b)
 		if m == nil {
-			t.Fatalf("no %s in %s", line, b)
+			t.Fatalf("%s not found in %s", line, b)
 		}
 		n, err := strconv.ParseUint(string(m[1]), 16, 64)
 		if err != nil {
@@ -132,8 +132,8 @@ func capabilitiesOf(t *testing.T, pid int, line string) []uint64 {
 	return all
 }
 
-// Once everything is attached, no thread of btrun has a capability that the rest of the run does
-// not need, and none can gain one by executing a program.
+// TestPrivilegesAreDropped checks that after attaching, no thread of btrun has a capability that the
+// rest of the run does not need, and that none can gain one through execve.
 func TestPrivilegesAreDropped(t *testing.T) {
 	needRoot(t)
 	own := capabilitiesOf(t, os.Getpid(), "CapEff")[0]
@@ -161,7 +161,7 @@ func TestPrivilegesAreDropped(t *testing.T) {
 			for _, line := range []string{"CapEff", "CapPrm"} {
 				for _, have := range capabilitiesOf(t, r.cmd.Process.Pid, line) {
 					if have != want {
-						t.Errorf("%s is %#x, want %#x", line, have, want)
+						t.Errorf("%s = %#x, want %#x", line, have, want)
 					}
 				}
 			}
@@ -171,15 +171,15 @@ func TestPrivilegesAreDropped(t *testing.T) {
 			}
 			for _, have := range capabilitiesOf(t, r.cmd.Process.Pid, "NoNewPrivs") {
 				if have != nnp {
-					t.Errorf("NoNewPrivs is %d, want %d", have, nnp)
+					t.Errorf("NoNewPrivs = %d, want %d", have, nnp)
 				}
 			}
 		})
 	}
 }
 
-// Later operations still work after the drop: symbols of processes that start later, cat(),
-// system(), reading maps, end programs, removing a pin.
+// TestRunWithoutPrivileges checks that everything still works after the privileges were dropped:
+// symbols of processes that start later, cat(), system(), reading maps, end programs, removing a pin.
 func TestRunWithoutPrivileges(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "sched")
@@ -204,7 +204,7 @@ func TestRunWithoutPrivileges(t *testing.T) {
 	out := r.stop(t)
 	for _, want := range []string{`btclater \n\s+[A-Za-z_]\w*\+\d+\n`, "of another user\n", "ended\n"} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("no %q in %s", want, out)
+			t.Errorf("%q not found in %s", want, out)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// field returns a number from a line of /proc/PID/status, or 0.
+// field returns the number in a line of /proc/PID/status, or 0.
 func field(pid int, line string) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if m := regexp.MustCompile(`(?m)^` + line + `:\s+(\d+)`).FindSubmatch(b); m != nil {
@@ -24,7 +24,7 @@ func field(pid int, line string) int {
 	return 0
 }
 
-// childNamed returns the child of a process with a name, or 0.
+// childNamed returns the child with the given name of a process, or 0.
 func childNamed(pid int, name string) int {
 	var b []byte
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -42,7 +42,7 @@ func childNamed(pid int, name string) int {
 	return 0
 }
 
-// shellNamed is a copy of the shell whose processes have a name of their own.
+// shellNamed returns a copy of the shell, so that its processes have a unique name.
 func shellNamed(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile("/bin/sh")
@@ -56,7 +56,7 @@ func shellNamed(t *testing.T, name string) string {
 	return path
 }
 
-// started runs btrun until its probes are attached.
+// started starts btrun and waits until its probes are attached.
 func started(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	var out strings.Builder
@@ -87,8 +87,8 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *strings.Builder) {
 	return cmd, &out
 }
 
-// The process that reads the files of traced processes is unprivileged, whatever btrun's own
-// privileges are, and exits with btrun.
+// TestParserOfRun checks that the process that reads files of traced processes is unprivileged,
+// whatever the privileges of btrun, and exits with btrun.
 func TestParserOfRun(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "sched")
@@ -105,7 +105,7 @@ func TestParserOfRun(t *testing.T) {
 		}
 	}
 	if parser == 0 {
-		t.Fatal("no process reads symbols")
+		t.Fatal("no symbol process found")
 	}
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", parser))
 	if err != nil || len(tasks) == 0 {
@@ -115,22 +115,22 @@ func TestParserOfRun(t *testing.T) {
 		b, _ := os.ReadFile(task)
 		for _, want := range []string{`CapEff:\s0{16}\n`, `CapPrm:\s0{16}\n`, `CapBnd:\s0{16}\n`, `Uid:(\s65534){4}\n`, `NoNewPrivs:\s1\n`, `Seccomp:\s2\n`} {
 			if !regexp.MustCompile(want).Match(b) {
-				t.Errorf("%s: no %s in\n%s", task, want, b)
+				t.Errorf("%s: %s not found in\n%s", task, want, b)
 			}
 		}
 	}
-	cmd.Process.Kill() // it has no chance to clean up
+	cmd.Process.Kill() // btrun cannot clean up
 	cmd.Wait()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d/status", parser)); err != nil {
 			return
 		}
 	}
-	t.Error("the process outlives btrun")
+	t.Error("symbol process still running after btrun exited")
 }
 
-// The memory of a run does not grow with the number of processes that it has seen. BTC_SOAK is that
-// number, such as 50000.
+// TestMemoryOfLongRuns checks that the memory of a run does not grow with the number of processes that
+// it has seen. BTC_SOAK sets this number, for example to 50000.
 func TestMemoryOfLongRuns(t *testing.T) {
 	needRoot(t)
 	needTracepoints(t, "sched")
@@ -157,10 +157,10 @@ func TestMemoryOfLongRuns(t *testing.T) {
 		first, last = max(first, kib[rounds/4+i]), max(last, kib[rounds-1-i])
 	}
 	if last > first*11/10 {
-		t.Errorf("%d kB at first, %d kB in the end", first, last)
+		t.Errorf("memory grew from %d kB to %d kB", first, last)
 	}
 	cmd.Process.Signal(os.Interrupt)
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("%v %s", err, out)
+		t.Errorf("exit: %v, output %s", err, out)
 	}
 }

@@ -22,12 +22,12 @@ func needTracepoints(t *testing.T, groups ...string) {
 	dir := tracefs(t)
 	for _, g := range groups {
 		if _, err := os.Stat(dir + "/events/" + g); err != nil {
-			t.Skip("skipped: this kernel has no tracepoints of ", g)
+			t.Skip("skipped: no tracepoints in this kernel: ", g)
 		}
 	}
 }
 
-// tracefs returns the mount point of tracefs; the test is skipped if it is not accessible.
+// tracefs returns the mount point of tracefs. It skips the test if tracefs is not accessible.
 func tracefs(t *testing.T) string {
 	t.Helper()
 	dir, err := hostinfo.Tracefs()
@@ -37,7 +37,7 @@ func tracefs(t *testing.T) string {
 	return dir
 }
 
-// kernelBefore reports whether this kernel is older than a version.
+// kernelBefore reports whether this kernel is older than the given version.
 func kernelBefore(major, minor int) bool {
 	var u unix.Utsname
 	var a, b int
@@ -48,13 +48,13 @@ func kernelBefore(major, minor int) bool {
 	return a < major || a == major && b < minor
 }
 
-// Tracepoints whose records are not read are closed without a grace period each, because they use
-// no perf events: a hundred of them used to take more than four seconds.
+// TestManyTracepointsEndAtOnce checks that tracepoints whose records are not read use no perf events,
+// because closing each of these takes a grace period: a hundred of them took more than four seconds.
 func TestManyTracepointsEndAtOnce(t *testing.T) {
 	groups := []string{"block", "writeback", "vmscan", "sched", "timer", "irq", "kmem", "jbd2"}
 	needTracepoints(t, groups...)
 	if kernelBefore(6, 1) {
-		t.Skip("skipped: raw tracepoints of this kernel run programs within themselves")
+		t.Skip("skipped: raw tracepoints of this kernel can nest")
 	}
 	var points []string
 	for _, g := range groups {
@@ -69,8 +69,8 @@ func TestManyTracepointsEndAtOnce(t *testing.T) {
 	}
 }
 
-// Programs of one tracepoint run in the script's order and see the same events,
-// whether they read its record or not.
+// TestTracepointsWithAndWithoutArguments checks that the programs of one tracepoint run in the order of
+// the script and see the same events, whether or not they read its record.
 func TestTracepointsWithAndWithoutArguments(t *testing.T) {
 	needTracepoints(t, "sched")
 	const clause = "tracepoint:sched:sched_process_exec "
@@ -97,16 +97,16 @@ func TestTracepointsWithAndWithoutArguments(t *testing.T) {
 		}
 		out := r.stop(t)
 		if want := strings.Repeat("1 "+name+"\n2 "+name+"\n", runs); !strings.HasPrefix(out, want) {
-			t.Errorf("%s: %q does not begin with %q", script, out, want)
+			t.Errorf("%s: output %q, want prefix %q", script, out, want)
 		}
 		if !strings.Contains(out, "@n[tracepoint:sched:sched_process_exec]: 5\n") {
-			t.Errorf("%s: the events are not counted: %s", script, out)
+			t.Errorf("%s: events not counted: %s", script, out)
 		}
 	}
 }
 
-// An event that a user created from a probe is not a raw tracepoint, even if it has the name of
-// one.
+// TestTracepointOfOwnMaking checks that an event that a user has created from a probe is not treated as
+// a raw tracepoint, even if it has the name of one.
 func TestTracepointOfOwnMaking(t *testing.T) {
 	needTracepoints(t, "sched")
 	file := tracefs(t) + "/uprobe_events"
@@ -124,7 +124,7 @@ func TestTracepointOfOwnMaking(t *testing.T) {
 		t.Skip("skipped: ", err)
 	}
 	t.Cleanup(func() {
-		// The event may be in use until the tracer's descriptors are gone.
+		// The event may be busy until the descriptors of the tracer are closed.
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0); err == nil {
 				_, err = f.WriteString("-:ofmine/sched_switch\n")
@@ -134,10 +134,10 @@ func TestTracepointOfOwnMaking(t *testing.T) {
 				}
 			}
 		}
-		t.Error("the event stays")
+		t.Error("event cannot be removed")
 	})
 	out, err := exec.Command(program(t, "btrun"), compile(t, `tracepoint:ofmine:sched_switch { @[comm] = count(); exit(); }`)).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "a dynamic event") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("error = %v, output %s", err, out)
 	}
 }

@@ -31,7 +31,7 @@ func (b *bench) code() error {
 	return nil
 }
 
-// codeScripts are the scripts that the code axes compare.
+// codeScripts returns the scripts that the code axes compare.
 func (b *bench) codeScripts() ([]string, error) {
 	var scripts []string
 	for _, dir := range []string{"examples", "tests/corpus"} {
@@ -103,8 +103,8 @@ func (c *codeAxes) put(r *result) {
 	}
 }
 
-// loadedSide is the outcome of loading a script with one tool: sums over its programs, or the
-// reason why there are none.
+// loadedSide is the result of loading a script with one tool: sums over its programs, or the reason why
+// there are none.
 type loadedSide struct {
 	Count, Insns, Verified, Jited int
 	Err                           string `json:",omitempty"`
@@ -135,7 +135,7 @@ func loaded(t tool, script string) (loadedSide, error) {
 	}
 	defer closeAll(list)
 	if len(list) == 0 {
-		return s, fmt.Errorf("no program left")
+		return s, fmt.Errorf("no programs left")
 	}
 	for _, p := range list {
 		s.Count++

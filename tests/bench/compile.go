@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// clauses are repeated in generated scripts; %d makes their names unique.
+// clauses are repeated in generated scripts; %d is replaced by a number that makes their names unique.
 var clauses = []string{
 	"tracepoint:syscalls:sys_enter_openat { @opens%d[comm, str(args.filename)] = count(); }",
 	"tracepoint:syscalls:sys_enter_read /args.count > %d/ { @start%[1]d[tid] = nsecs; }",
@@ -26,7 +26,7 @@ var clauses = []string{
 func generated(n int) string {
 	var b strings.Builder
 	for i := range n {
-		// A latency pair has one number: clauses 1 and 2 of a turn.
+		// The two clauses of a latency pair have the same number.
 		fmt.Fprintf(&b, clauses[i%len(clauses)]+"\n", i/len(clauses))
 	}
 	return b.String()
@@ -55,7 +55,7 @@ func (b *bench) compile() error {
 	}
 	inputs = append(inputs, b.largest()...)
 	var oneLiner, real, realMemory, grown []row
-	var counts []int // of grown
+	var counts []int // clauses of the generated scripts
 	for _, in := range inputs {
 		if !b.matches(in.name) {
 			continue
@@ -108,8 +108,8 @@ func (b *bench) compile() error {
 	return nil
 }
 
-// growth is the cost of an additional clause between two sizes: it is constant if compile time is
-// linear in the size of the script.
+// growth returns the cost of an additional clause between two sizes. It is constant if the compile time
+// is linear in the size of the script.
 func growth(counts []int, times []row) axis {
 	a := axis{Name: "growth", Title: "Compile time of one more clause"}
 	for i := 1; i < len(times); i++ {
@@ -142,7 +142,7 @@ func (b *bench) largest() []input {
 			break
 		}
 		if _, _, err := process(b.ref.compile(f, "")); err != nil {
-			continue // it cannot be compared
+			continue // not comparable
 		}
 		out = append(out, input{filepath.Base(f), f, 0})
 	}

@@ -18,20 +18,19 @@ import (
 )
 
 const (
-	batchCalls = 2000 // events of a batch
-	batches    = 15   // of one run; their median is the run's figure
+	batchCalls = 2000 // events per batch
+	batches    = 15   // batches per run; their median is the result of the run
 	// This many copies of a cheap script's clause are loaded at once, each with its own maps, so
 	// that their mean does not depend on the memory location of a single program.
 	copies = 8
-	// floor is the smallest cost of an event used in a ratio, in ns, however precisely it was
-	// measured: some three or four CPU cycles.
+	// floor is the smallest cost of an event used in a ratio, in ns, however precisely it was measured:
+	// three or four CPU cycles.
 	floor = 1
 )
 
-// events measures what an event costs: run_time_ns / run_cnt of the kernel's
-// BPF statistics, less what empty programs on the same event cost by them (that
-// is the clock itself). The empty programs are between those measured, in the
-// same process and the same batches.
+// events measures the cost of an event: run_time_ns / run_cnt of the kernel's BPF statistics, less the
+// same quotient for empty programs on the same event, which is the cost of the clock. The empty
+// programs are interleaved with the measured ones, in the same process and the same batches.
 func (b *bench) events() error {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -56,7 +55,7 @@ func (b *bench) events() error {
 		var noise []float64
 		rounds := b.rounds
 		if d.copies > 1 {
-			rounds = max((rounds+1)/2, 3) // copies are as good as rounds
+			rounds = max((rounds+1)/2, 3) // several copies per round need fewer rounds
 		}
 		err = b.alternate(rounds, func(k int, t tool) error {
 			r, err := b.eventCost(t, d)
@@ -80,8 +79,8 @@ func (b *bench) events() error {
 	return nil
 }
 
-// above returns measured costs above those of an empty program. A cost that cannot be distinguished
-// from an empty program's is replaced by the largest value that it may have, so that noise never
+// above returns the measured costs less those of an empty program. A cost that cannot be distinguished
+// from that of an empty program is replaced by the largest value that it may have, so that noise never
 // improves a ratio.
 func above(name string, cost [2][]float64, noise []float64) row {
 	least := max(floor, summarize(noise).Max)
@@ -100,7 +99,7 @@ func above(name string, cost [2][]float64, noise []float64) row {
 	return r
 }
 
-// raised replaces costs below the floor by the floor.
+// raised replaces costs below least by least.
 func raised(costs []float64, least float64) []float64 {
 	out := make([]float64, len(costs))
 	for i, c := range costs {
@@ -109,11 +108,11 @@ func raised(costs []float64, least float64) []float64 {
 	return out
 }
 
-// mixture is a script with the clauses of another one, possibly repeated, and empty clauses on the
-// same event between them.
+// mixture is a script made of the clauses of another one, possibly several copies, interleaved with
+// empty clauses on the same event.
 type mixture struct {
 	script  string
-	clauses int // of the script, all of which run once for an event of the workload
+	clauses int // clauses of the script; all of them run once per event of the workload
 	copies  int
 	empties int
 	prints  bool
@@ -137,14 +136,14 @@ func (b *bench) mixture(script string) (mixture, error) {
 	name := scriptName(script)
 	d = mixture{clauses: len(clauses), copies: copies, empties: copies, prints: strings.HasPrefix(name, "printf")}
 	if d.prints || d.clauses != 1 || strings.HasSuffix(name, "stack") {
-		d.copies, d.empties = 1, 2 // copies would lose records, or each other's elements
+		d.copies, d.empties = 1, 2 // copies would lose records, or evict each other's elements
 	}
 	point, _, _ := strings.Cut(clauses[0], " ")
 	none := point + " { }\n"
 	var out strings.Builder
 	for i := range d.copies {
 		body := mapName.ReplaceAllString(strings.Join(clauses, ""), fmt.Sprintf("${0}_%d", i))
-		// One order and then the reverse: the first program on an event bears extra costs, which
+		// Each order is followed by its reverse: the first program on an event bears extra costs, which
 		// are thus divided between both kinds.
 		if i%2 == 0 {
 			out.WriteString(none + body)
@@ -159,14 +158,14 @@ func (b *bench) mixture(script string) (mixture, error) {
 	return d, os.WriteFile(d.script, []byte(out.String()), 0o644)
 }
 
-// eventFigures are the results of one run of a mixture.
+// eventFigures are the measurements of one run of a mixture.
 type eventFigures struct {
-	above float64 // cost of the script's clauses, without the clock
-	empty float64 // what an empty program reads
-	noise float64 // difference between two groups of empty programs
+	above float64 // cost of the script's clauses, without that of the clock
+	empty float64 // cost reported for an empty program
+	noise float64 // difference between the two groups of empty programs
 }
 
-// eventCost runs a mixture.
+// eventCost runs a mixture and returns its measurements.
 func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 	var f eventFigures
 	command, err := t.prepare(d.script, "")
@@ -192,11 +191,11 @@ func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 	if err != nil {
 		return f, err
 	}
-	turn()
-	work(500) // caches, first insertions
+	bind()
+	work(500) // warm up caches, insert the first elements
 	n := batchCalls
 	if d.prints {
-		n /= 4 // the reader keeps up
+		n /= 4 // so that the reader keeps up
 	}
 	var costs, empties, noises []float64
 	for tries := 0; len(costs) < batches; tries++ {
@@ -208,7 +207,7 @@ func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 		}
 		work(n)
 		whole := true
-		var mean [len(groups)]float64 // of a program
+		var mean [len(groups)]float64 // mean cost of a program
 		for i, g := range groups {
 			if after[i], err = runs(g); err != nil {
 				return f, err
@@ -218,9 +217,9 @@ func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 		}
 		if !whole {
 			if tries > 10*batches {
-				return f, fmt.Errorf("%d runs instead of %d", after[0].count-before[0].count, n*len(groups[0]))
+				return f, fmt.Errorf("%d runs, want %d", after[0].count-before[0].count, n*len(groups[0]))
 			}
-			continue // another process made the same system call
+			continue // another process made the same system call, too
 		}
 		empty := (mean[1] + mean[2]) / 2
 		costs = append(costs, (mean[0]-empty)*float64(d.clauses))
@@ -231,15 +230,15 @@ func (b *bench) eventCost(t tool, d mixture) (eventFigures, error) {
 		}
 	}
 	stopped = true
-	_, text, _ := tr.stop() // bpftrace may die of the signal
+	_, text, _ := tr.stop() // bpftrace may be killed by the signal
 	if strings.Contains(strings.ToLower(text), "lost ") {
 		return f, fmt.Errorf("events were lost")
 	}
 	return eventFigures{summarize(costs).Median, summarize(empties).Median, math.Abs(summarize(noises).Median)}, nil
 }
 
-// groups splits the programs of a mixture into the measured ones, and two groups of empty ones,
-// which are the shortest.
+// groups splits the programs of a mixture into the measured ones and two groups of empty ones. Empty
+// programs are recognized as the shortest.
 func (d mixture) groups(list []program) ([3][]program, error) {
 	var groups [3][]program
 	least := math.MaxInt
@@ -252,7 +251,7 @@ func (d mixture) groups(list []program) ([3][]program, error) {
 			groups[0] = append(groups[0], p)
 			continue
 		}
-		// Pairs, because every other one comes after a program that was measured.
+		// Alternating pairs, because every other one follows a measured program.
 		k := 1 + n/2%2
 		if d.empties == 2 {
 			k = 1 + n
@@ -261,7 +260,7 @@ func (d mixture) groups(list []program) ([3][]program, error) {
 		n++
 	}
 	if len(groups[0]) != d.copies*d.clauses || n != d.empties {
-		return groups, fmt.Errorf("%d programs and %d empty ones, instead of %d and %d", len(groups[0]), n, d.copies*d.clauses, d.empties)
+		return groups, fmt.Errorf("%d programs and %d empty ones, want %d and %d", len(groups[0]), n, d.copies*d.clauses, d.empties)
 	}
 	return groups, nil
 }
@@ -282,18 +281,18 @@ func runs(list []program) (counters, error) {
 	return c, nil
 }
 
-// The workload makes two system calls that nothing else on a machine makes:
-// getpgid of changing numbers, and chdir to paths that do not exist.
+// The workload makes two system calls that nothing else makes: getpgid with different numbers, and
+// chdir to nonexistent paths.
 
 var (
 	shortPath = append([]byte("/nowhere/at/all"), 0)
 	longPath  = append([]byte("/nowhere/"+strings.Repeat("long-name/", 19)+"end"), 0) // 202 bytes
 )
 
-// work runs n iterations on a thread with its own name.
+// work runs n iterations below some stack frames.
 func work(n int) { deep(8, n) }
 
-// deep gives a user stack some frames.
+// deep recurses, so that user stacks have some frames.
 //
 //go:noinline
 func deep(level, n int) {
@@ -312,8 +311,8 @@ func deep(level, n int) {
 	}
 }
 
-// turn settles the thread: its name and its CPU.
-func turn() {
+// bind names the thread and pins it to a CPU.
+func bind() {
 	runtime.LockOSThread()
 	name := append([]byte("bench"), 0)
 	unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)

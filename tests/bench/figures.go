@@ -37,7 +37,7 @@ func exactly(v float64) figure { return figure{v, v, v, 1} }
 
 func (f figure) String() string {
 	if f.N == 0 {
-		return "" // there is no other side to compare with
+		return "" // nothing to compare with
 	}
 	if f.Min == f.Max {
 		return number(f.Median)
@@ -63,7 +63,7 @@ type row struct {
 	Btc   figure  `json:"btc"`
 	Ref   figure  `json:"bpftrace"`
 	Ratio float64 `json:"ratio"`
-	// Spread are the least and largest ratio of the rounds, when they were paired.
+	// Spread is the smallest and the largest ratio of paired rounds.
 	Spread [2]float64 `json:"spread,omitzero"`
 	Note   string     `json:"note,omitempty"`
 }
@@ -115,7 +115,7 @@ func (r row) ratio() string {
 	return s
 }
 
-// axis is a table of rows.
+// axis is a table of results.
 type axis struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
@@ -124,11 +124,11 @@ type axis struct {
 	Rows  []row     `json:"rows"`
 	Mean  []mean    `json:"means,omitempty"`
 	Notes []string  `json:"notes,omitempty"`
-	// Host is what it was measured on and when: an axis may be of another run.
+	// Host describes the machine and the time; the axis may come from an earlier run.
 	Host string `json:"host"`
 }
 
-// mean is a summary of ratios, and its goal.
+// mean is a summary of ratios together with its goal.
 type mean struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -172,7 +172,7 @@ func (a *axis) add(r row) {
 	fmt.Println(r.text(a.sides()))
 }
 
-// sides are the names of the two that are compared.
+// sides returns the names of the two compared sides.
 func (a *axis) sides() [2]string {
 	if a.Sides[0] == "" {
 		return [2]string{"btc", "bpftrace"}
@@ -190,14 +190,14 @@ func (a *axis) note(format string, args ...any) {
 	fmt.Println("  ", a.Notes[len(a.Notes)-1])
 }
 
-// result has all measurements.
+// result holds all measurements.
 type result struct {
 	// Host describes the machine of the current run.
 	Host string `json:"-"`
 	Axes []axis `json:"axes"`
 }
 
-// put adds an axis of this run, or replaces the one of its name.
+// put adds an axis of this run, or replaces the one with its name.
 func (r *result) put(a axis) {
 	if a.Host == "" {
 		a.Host = r.Host
@@ -327,10 +327,10 @@ func (r *result) svg() string {
 	return b.String() + "</svg>\n"
 }
 
-// svgRows is how many rows of an axis the picture shows.
+// svgRows is the maximum number of rows of an axis in the picture.
 const svgRows = 32
 
-// spaced picks rows of an axis so that the picture shows its whole range.
+// spaced selects rows of an axis such that the picture shows its whole range.
 func spaced(rows []row) []row {
 	s := slices.Clone(rows)
 	slices.SortFunc(s, func(a, b row) int {

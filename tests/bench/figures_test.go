@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// If a cost cannot be distinguished from an empty program's, the resolution is used.
+// TestAboveAnEmptyProgram checks that a cost that cannot be distinguished from that of an empty program
+// is replaced by the resolution.
 func TestAboveAnEmptyProgram(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -18,26 +19,27 @@ func TestAboveAnEmptyProgram(t *testing.T) {
 		ratio      float64
 		remarkable bool
 	}{
-		{"both seen", []float64{10, 12, 11}, []float64{22, 20, 24}, []float64{0.1}, 0.5, false},
+		{"both measurable", []float64{10, 12, 11}, []float64{22, 20, 24}, []float64{0.1}, 0.5, false},
 		{"negative counts as the resolution", []float64{-3, -2, -4}, []float64{40, 40, 40}, []float64{2}, 0.05, true},
 		{"the noisiest round is the resolution", []float64{3, 3, 3}, []float64{40, 40, 40}, []float64{0, 4, 1}, 0.1, true},
-		{"the reference counts so too", []float64{40, 40, 40}, []float64{-3, -2, -4}, []float64{2}, 20, true},
-		{"neither seen: no ratio", []float64{4.4, -6, 13}, []float64{1.2, -5, 6}, []float64{5}, 0, true},
+		{"resolution as the cost of bpftrace", []float64{40, 40, 40}, []float64{-3, -2, -4}, []float64{2}, 20, true},
+		{"neither measurable: no ratio", []float64{4.4, -6, 13}, []float64{1.2, -5, 6}, []float64{5}, 0, true},
 	} {
 		r := above(c.name, [2][]float64{c.btc, c.ref}, c.noise)
 		if r.Ratio != c.ratio || (r.Note != "") != c.remarkable {
-			t.Errorf("%s: ratio %v, note %q; want ratio %v", c.name, r.Ratio, r.Note, c.ratio)
+			t.Errorf("%s: ratio = %v, note %q, want %v", c.name, r.Ratio, r.Note, c.ratio)
 		}
 		if r.Btc.Median != summarize(c.btc).Median {
-			t.Errorf("%s: the figure shown is %v, not what was measured", c.name, r.Btc.Median)
+			t.Errorf("%s: median = %v, want the measured one", c.name, r.Btc.Median)
 		}
 	}
 	if m := geometric([]row{{Ratio: 0.25}, {}, {Ratio: 1}}); m != 0.5 {
-		t.Errorf("a row without ratio changes the mean: %v", m)
+		t.Errorf("mean with a row without ratio = %v", m)
 	}
 }
 
-// Copies of a clause have maps of their own, and an empty clause beside each.
+// TestMixture checks that copies of a clause have their own maps, and that there are empty clauses for
+// each.
 func TestMixture(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "count.bt")
 	if err := os.WriteFile(script, []byte("tracepoint:a:b { @x[pid] = count(); }\n"), 0o644); err != nil {
@@ -53,11 +55,11 @@ func TestMixture(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(text), "tracepoint:a:b { }\n"); n != copies {
-		t.Errorf("%d empty clauses in\n%s", n, text)
+		t.Errorf("%d empty clauses, want %d, in\n%s", n, copies, text)
 	}
 	for _, want := range []string{"{ @x_0[pid] = count(); }", "{ @x_7[pid] = count(); }"} {
 		if strings.Count(string(text), want) != 1 {
-			t.Errorf("not once %q in\n%s", want, text)
+			t.Errorf("want %q exactly once in\n%s", want, text)
 		}
 	}
 	list := make([]program, 0, 2*copies)
@@ -69,10 +71,10 @@ func TestMixture(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(groups[0]) != copies || len(groups[1]) != copies/2 || len(groups[2]) != copies/2 {
-		t.Errorf("groups of %d, %d and %d programs", len(groups[0]), len(groups[1]), len(groups[2]))
+		t.Errorf("groups() = groups of %d, %d and %d programs", len(groups[0]), len(groups[1]), len(groups[2]))
 	}
 	if _, err := d.groups(list[1:]); err == nil {
-		t.Error("an empty program is missing, and no one told")
+		t.Error("no error for a missing empty program")
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// filters measures the cost of btrun's filters for an event that they accept, and for one that they
-// reject. The filtered programs do nothing.
+// filters measures the cost of btrun's filters for an event that they accept and for one that they
+// reject. The filtered programs are empty.
 func (b *bench) filters() error {
 	a := axis{
 		Name: "filters", Title: "Filters by process and cgroup", Sides: [2]string{"let through", "kept out"},
@@ -37,7 +37,7 @@ func (b *bench) filters() error {
 	one := func(pid int) trial {
 		return filtered(func(trialMaps) rewrite.Filter { return rewrite.Filter{PID: pid} })
 	}
-	last := append(groups[1:severalGroups:severalGroups], groups[0]) // the root, in which this process is
+	last := append(groups[1:severalGroups:severalGroups], groups[0]) // the root, which contains this process
 	return b.weigh(a, []contest{
 		{"one process (-p)", [2]trial{one(self), one(self + 1)}, false},
 		{"several processes, or forks followed", [2]trial{bytesOf(self), bytesOf(self + 1)}, false},
@@ -50,7 +50,7 @@ func (b *bench) filters() error {
 	})
 }
 
-// filterContests compare ways in which filters can query the kernel.
+// filterContests compare alternative ways for a filter to query the kernel.
 func filterContests() ([]contest, func(), error) {
 	groups, err := makeGroups(0)
 	if err != nil {
@@ -92,13 +92,13 @@ func filterContests() ([]contest, func(), error) {
 // severalGroups is the number of cgroups of the case with many.
 const severalGroups = 8
 
-// groups are cgroups of version 2: the root, and others that no task is in.
+// groups are cgroups (v2): the root, and others without tasks.
 type groups []*cgroup.Dir
 
 func makeGroups(n int) (out groups, err error) {
 	root, err := cgroup.Open("/")
 	if err == nil && root.Path == "/" {
-		err = fmt.Errorf("cgroups of version 2 are not mounted")
+		err = fmt.Errorf("cgroup v2 is not mounted")
 	}
 	for _, h := range cgroup.Mounted() {
 		if err != nil && h.Name == "unified" {
@@ -125,7 +125,7 @@ func makeGroups(n int) (out groups, err error) {
 	return out, nil
 }
 
-// remove removes all but the root.
+// remove removes all cgroups but the root.
 func (g groups) remove() {
 	for i, d := range g {
 		d.Close()
@@ -135,12 +135,12 @@ func (g groups) remove() {
 	}
 }
 
-// filtered returns a program that only contains a filter.
+// filtered returns a program that consists of a filter only.
 func filtered(f func(trialMaps) rewrite.Filter, maps ...ebpf.MapSpec) trial {
 	return trial{maps: maps, filter: f, code: func(trialMaps) code { return nil }}
 }
 
-// processBytes is a map with one byte per process, of which one is set.
+// processBytes is a map with one byte per process; the byte of one process is set.
 func processBytes(pid int) ebpf.MapSpec {
 	const limit = 1 << 22 // PID_MAX_LIMIT
 	content := make([]byte, limit)
@@ -151,7 +151,7 @@ func processBytes(pid int) ebpf.MapSpec {
 	}
 }
 
-// inGroups accepts tasks of cgroups.
+// inGroups returns a filter that accepts tasks in cgroups.
 func inGroups(dirs groups) trial {
 	m := ebpf.MapSpec{Type: ebpf.CGroupArray, KeySize: 4, ValueSize: 4, MaxEntries: uint32(len(dirs))}
 	for i, d := range dirs {

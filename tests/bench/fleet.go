@@ -22,14 +22,14 @@ import (
 	"time"
 )
 
-// Sizes of the axis fleet.
+// Sizes of the fleet axis.
 const (
 	fleetHosts = 1000
 	mergeRuns  = 1000
 	mergeKeys  = 10000
 )
 
-// fleet measures what continuous output costs a host, and what a fleet's output costs those who
+// fleet measures what continuous output costs a host, and what the output of a fleet costs those who
 // collect it: a real Prometheus, and btc merge.
 func (b *bench) fleet() error {
 	a := axis{Name: "fleet", Title: "Metrics and merged runs", Sides: [2]string{"measured", " "}}
@@ -44,18 +44,18 @@ func (b *bench) fleet() error {
 	return nil
 }
 
-// only is a row without another side.
+// only returns a row with a single side.
 func only(name, unit string, all ...float64) row {
 	return row{Name: name, Unit: unit, Btc: summarize(all)}
 }
 
-// snapshots measures the CPU time of one snapshot of --every by the number of keys: the difference
-// between a run with several snapshots and one without, divided by their number.
+// snapshots measures the CPU time of one snapshot of --every for several numbers of keys: the
+// difference between a run with several snapshots and one without, divided by their number.
 func (b *bench) snapshots(a *axis) error {
 	for _, keys := range []int{1, 10_000, 100_000} {
 		taken, interval := 5, 500*time.Millisecond
 		switch keys {
-		case 1: // costs little beside the start
+		case 1: // the start dominates the cost
 			taken, interval = 40, 100*time.Millisecond
 		case 100_000:
 			interval = time.Second
@@ -128,11 +128,12 @@ func (b *bench) snapshots(a *axis) error {
 	return nil
 }
 
-// skipped matches the warning of a busy machine on which the previous snapshot was not written in time.
+// skipped matches the warning that a snapshot was skipped, because on a busy machine the previous one
+// was not written in time.
 var skipped = regexp.MustCompile(`slow output: (\d+) snapshots were skipped`)
 
-// prometheus runs Debian's Prometheus to scrape a thousand hosts, whose metrics are those of one
-// real run with modified numbers.
+// prometheus lets Debian's Prometheus scrape a thousand hosts. Their metrics are those of one real run
+// with modified numbers.
 func (b *bench) prometheus(a *axis) error {
 	program := filepath.Join(b.root, "build/fleet/root/usr/bin/prometheus")
 	if _, err := os.Stat(program); err != nil {
@@ -187,7 +188,7 @@ func (b *bench) prometheus(a *axis) error {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
-	time.Sleep(45 * time.Second) // four scrapes of each host
+	time.Sleep(45 * time.Second) // four scrapes per host
 	value := func(expr string) (float64, error) {
 		r, err := http.Get("http://" + address + "/api/v1/query?query=" + url.QueryEscape(expr))
 		if err != nil {
@@ -239,7 +240,7 @@ func (b *bench) prometheus(a *axis) error {
 	return nil
 }
 
-// realRun is the metrics of a run of a histogram and a count by key.
+// realRun returns the metrics of a run with a histogram and a count by key.
 func (b *bench) realRun() ([]byte, error) {
 	script := filepath.Join(b.dir, "reads.bt")
 	const text = `t:syscalls:sys_exit_read /comm == "dd" && args.ret >= 0/ { @bytes[comm] = hist(args.ret); @calls[comm] = count(); }`
@@ -258,7 +259,7 @@ func (b *bench) realRun() ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// jittered returns a page with the numbers of another host, which grow over time.
+// jittered returns a page with the numbers of another host; they grow over time.
 func jittered(page []byte, host int, age time.Duration) []byte {
 	factor := (1 + float64(host%97)/97) * (1 + age.Seconds())
 	var out []byte
@@ -275,7 +276,7 @@ func jittered(page []byte, host int, age time.Duration) []byte {
 	return out
 }
 
-// mergedRuns measures btc merge of many runs.
+// mergedRuns measures btc merge with many runs.
 func (b *bench) mergedRuns(a *axis) error {
 	runs := mergeRuns
 	if b.quick {
@@ -321,7 +322,7 @@ func (b *bench) mergedRuns(a *axis) error {
 		}
 	}
 	if have != want {
-		return fmt.Errorf("btc merge: the sum of all counts is %d, not %d", have, want)
+		return fmt.Errorf("btc merge: sum of all counts = %d, want %d", have, want)
 	}
 	name := fmt.Sprintf("btc merge of %d runs of %d keys, %d MB", runs, mergeKeys, size/1e6)
 	a.add(only(name+": elapsed", "s", wall...))
@@ -330,7 +331,7 @@ func (b *bench) mergedRuns(a *axis) error {
 	return nil
 }
 
-// writeRun writes the json2 of a run; sum is that of its counts.
+// writeRun writes the json2 output of a run; sum is the sum of its counts.
 func writeRun(name string, host int) (size, sum int64, err error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -20,24 +20,22 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// inGuest is set in the process that runs in a guest: to the directory of scripts and
-// objects that it loads there, or to layoutsInGuest.
+// inGuest is the environment variable of the process that runs in a guest: the directory of the scripts
+// and objects to load, or layoutsInGuest.
 const inGuest = "BTC_BENCH_GUEST"
 
-// guestDir is that directory.
+// guestDir is that directory in the guest.
 const guestDir = "/bench"
 
-// endless are scripts that are not attached in guests, with the reason.
+// endless are scripts that cannot be attached in guests, with the reason.
 var endless = map[string]string{
-	"loop-forms": "its loops take as many turns as a read has bytes, squared: minutes of an emulated CPU for each read of a tracer",
+	"loop-forms": "the iterations of its loops grow with the square of the bytes read: minutes of an emulated CPU for each read of a tracer",
 }
 
-// guestCode is the comparison of code on a kernel with kprobes and fentry, which
-// the running one may lack: a guest has bpftrace's directory for its root and
-// gets btrun and compiled objects, and in one boot each script is loaded by the
-// one and then by the other. Guests are emulated: instructions are counted as
-// exactly as anywhere, and nothing is timed. The scripts are dealt out among as
-// many guests as there are CPUs.
+// guestCode compares code on a kernel with kprobes and fentry, which the running kernel may lack. The
+// root of the guest is bpftrace's directory; it also gets btrun and compiled objects. In one boot, each
+// script is loaded with both tools. Guests are emulated: instruction counts are exact, and nothing is
+// timed. The scripts are distributed over as many guests as there are CPUs.
 func (b *bench) guestCode() error {
 	image, err := vm.FindImage(filepath.Join(b.root, "build/kernels"), b.kernel)
 	if err != nil {
@@ -93,7 +91,7 @@ func (b *bench) guestCode() error {
 	c := newCodeAxes("guest-", ", with kprobes and fentry (kernel "+b.kernel+")", host)
 	for _, script := range scripts {
 		if s := *sides[script]; s[0].Err == "" && s[0].Count == 0 {
-			return fmt.Errorf("%s: the guest told nothing of it", script)
+			return fmt.Errorf("%s: no result from the guest", script)
 		}
 		c.add(script, *sides[script])
 	}
@@ -101,8 +99,8 @@ func (b *bench) guestCode() error {
 	return nil
 }
 
-// guestLine is a line of the guest's report: the result of a script with one tool, or (the first
-// line) a description of the guest.
+// guestLine is a line of the guest's report: the result for a script with one tool, or, in the first
+// line, a description of the guest.
 type guestLine struct {
 	Script string `json:",omitempty"`
 	Side   int    `json:",omitempty"`
@@ -111,7 +109,7 @@ type guestLine struct {
 }
 
 // inGuests loads the scripts with both tools in a guest. After a script that crashes the guest, it
-// continues in another one.
+// continues in a new one.
 func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, error) {
 	var all []guestLine
 	for deaths := 0; len(scripts) > 0; deaths++ {
@@ -133,8 +131,8 @@ func (b *bench) inGuests(image, program string, scripts []string) ([]guestLine, 
 	return all, nil
 }
 
-// unfinished returns the script, and the tool, that was being loaded when the report ended; the
-// index is len(scripts) if the report is complete.
+// unfinished returns the script and the tool that was loading when the report ended. The index is
+// len(scripts) if the report is complete.
 func unfinished(scripts []string, last guestLine) (at, side int) {
 	at = slices.Index(scripts, last.Script) // -1: the line describes the guest
 	if at >= 0 && last.Side == 0 && last.Err == "" {
@@ -143,8 +141,8 @@ func unfinished(scripts []string, last guestLine) (at, side int) {
 	return at + 1, 0
 }
 
-// inGuest boots a kernel and loads the scripts there with both tools. If the guest crashes, it
-// returns the results so far, and the error.
+// inGuest boots a kernel and loads the scripts with both tools. If the guest crashes, it returns the
+// results so far and the error.
 func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, error) {
 	qemu, err := vm.FindQEMU(filepath.Join(b.root, "build/qemu"), image)
 	if err != nil {
@@ -192,12 +190,12 @@ func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, e
 	case err != nil:
 		return nil, err
 	case r.Exit != 0:
-		return nil, fmt.Errorf("the guest's part: exit status %d: %s", r.Exit, r.Stderr)
+		return nil, fmt.Errorf("bench in the guest: exit status %d: %s", r.Exit, r.Stderr)
 	}
 	return parseGuest(r.Stdout)
 }
 
-// parseGuest parses the guest's report; an incomplete line ends it.
+// parseGuest parses the guest's report, which may end with an incomplete line.
 func parseGuest(text []byte) ([]guestLine, error) {
 	var all []guestLine
 	for line := range bytes.Lines(text) {
@@ -213,8 +211,8 @@ func parseGuest(text []byte) ([]guestLine, error) {
 	return all, nil
 }
 
-// guest is the part that runs inside: it loads each script of the list with both tools and prints
-// what the kernel reports about them.
+// guest runs in the guest: it loads each script of the list with both tools and prints what the kernel
+// reports about the programs.
 func guest(dir string) error {
 	if dir == layoutsInGuest {
 		return measureLayouts()
@@ -254,7 +252,7 @@ func guest(dir string) error {
 	return nil
 }
 
-// readyTool runs objects that were compiled before, on another machine.
+// readyTool runs objects that were compiled on another machine.
 type readyTool struct{ btcTool }
 
 func (t readyTool) prepare(script, out string) (func() *exec.Cmd, error) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// headers are what scripts of the corpus include, for a reference without the
-// kernel's headers: the constants that they use. Types come from BTF, as for btc.
+// headers are the kernel headers that scripts of the corpus include, reduced to the constants that they
+// use, for a bpftrace without kernel headers. Types come from BTF, as in btc.
 var headers = map[string]string{
 	"linux/dcache.h":   "",
 	"linux/fs.h":       "struct qstr { union { struct { unsigned int hash; unsigned int len; }; unsigned long long hash_len; }; const unsigned char *name; };\n",
@@ -25,7 +25,7 @@ var headers = map[string]string{
 	"net/tcp_states.h": "",
 }
 
-// writeHeaders writes them below dir.
+// writeHeaders writes the headers below dir.
 func writeHeaders(dir string) error {
 	for name, text := range headers {
 		path := filepath.Join(dir, name)

@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// latencyRates are the rates at which lines are timed, in lines a second.
+// latencyRates are the rates at which lines are timed, in lines per second.
 var latencyRates = []int{10, 100, 900, 3000, 20_000, 100_000}
 
 // latency measures the time from an event until its line reaches the reader of a pipe, the cost for
-// both sides, and how much of a burst is lost if the reader is slow.
+// both sides, and the loss in a burst if the reader is slow.
 func (b *bench) latency() error {
 	a := axis{Name: "latency", Title: "Time from an event to its line, and lines lost", Sides: b.sides()}
 	script := filepath.Join(b.root, "tests/bench/output/stamp.bt")
@@ -73,8 +73,8 @@ func (b *bench) latency() error {
 
 type timing struct{ p50, p99, cpuNs, callNs float64 }
 
-// stamped starts a tracer that writes to a pipe; each line of the script is passed to line, in
-// order. wait waits for the tracer to exit and returns its error.
+// stamped starts a tracer that writes to a pipe and calls line to read each line, in order. wait waits
+// for the tracer to exit and returns its error.
 func stamped(command *exec.Cmd, line func(r *bufio.Reader) error) (t *tracer, wait func() error, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -147,8 +147,8 @@ func (b *bench) timed(t tool, script string, rate int) (timing, error) {
 	if b.quick {
 		length = 500 * time.Millisecond
 	}
-	length = max(length, time.Duration(10)*time.Second/time.Duration(rate)) // ten lines at least
-	time.Sleep(300 * time.Millisecond)                                      // as one that has run for some time
+	length = max(length, time.Duration(10)*time.Second/time.Duration(rate)) // at least ten lines
+	time.Sleep(300 * time.Millisecond)                                      // as after running for a while
 	before, _, err := tr.usage()
 	if err != nil {
 		return r, err
@@ -163,7 +163,7 @@ func (b *bench) timed(t tool, script string, rate int) (timing, error) {
 		return r, err
 	}
 	if len(delays) == 0 {
-		return r, fmt.Errorf("no line of %d arrived", calls)
+		return r, fmt.Errorf("none of %d lines arrived", calls)
 	}
 	slices.Sort(delays)
 	quantile := func(q float64) float64 { return delays[int(q*float64(len(delays)-1))] }
@@ -172,8 +172,8 @@ func (b *bench) timed(t tool, script string, rate int) (timing, error) {
 	return r, nil
 }
 
-// steadily makes calls at a rate from one CPU, and sleeps between them if there is time. It returns
-// the number of calls and their mean duration, without the slowest percent.
+// steadily makes calls at a given rate from one CPU and sleeps between them if there is time. It
+// returns the number of calls and their mean duration, without the slowest percent.
 func steadily(rate int, length time.Duration) (calls int, ns float64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -204,7 +204,7 @@ func steadily(rate int, length time.Duration) (calls int, ns float64) {
 	return calls, sum / float64(len(took))
 }
 
-// bootClock is the clock of nsecs.
+// bootClock reads the clock of nsecs.
 func bootClock() int64 {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
@@ -213,7 +213,7 @@ func bootClock() int64 {
 
 const burstLines = 400_000
 
-// burst generates lines at full speed from two CPUs while their reader pauses; it returns the
+// burst generates lines at full speed from two CPUs while their reader pauses. It returns the
 // percentage that did not arrive.
 func (b *bench) burst(t tool, script string) (float64, error) {
 	command, err := t.prepare(script, "")
@@ -236,7 +236,7 @@ func (b *bench) burst(t tool, script string) (float64, error) {
 	var callers sync.WaitGroup
 	for cpu := range 2 {
 		callers.Go(func() {
-			runtime.LockOSThread() // the thread ends with its work, and its CPUs with it
+			runtime.LockOSThread() // the thread, and with it its CPU affinity, ends with the goroutine
 			var one unix.CPUSet
 			one.Set(cpu)
 			unix.SchedSetaffinity(0, &one)
@@ -248,7 +248,7 @@ func (b *bench) burst(t tool, script string) (float64, error) {
 	callers.Wait()
 	time.Sleep(time.Second)
 	close(awake)
-	time.Sleep(2 * time.Second) // the tracer may print before the signal what it has
+	time.Sleep(2 * time.Second) // before the signal, the tracer may print what it has
 	if err := wait(); err != nil {
 		return 0, err
 	}

@@ -16,8 +16,8 @@ import (
 	"btc/loader/rewrite"
 )
 
-// layouts measures the alternatives that docs/layouts.md discusses: the layouts that btc uses and
-// others that it could use, each as a small program of its own on one tracepoint. No compiler is
+// layouts measures the alternatives that docs/layouts.md discusses, the layouts that btc uses and
+// others that it could use, each as a small separate program on one tracepoint. The compiler is not
 // involved.
 func (b *bench) layouts() error {
 	a := axis{Name: "layouts", Title: "Layouts that were compared", Sides: [2]string{"chosen", "the other"}}
@@ -32,7 +32,7 @@ func (b *bench) layouts() error {
 	return b.weigh(a, list)
 }
 
-// weigh measures contests and adds them to an axis.
+// weigh measures contests and adds the results to an axis.
 func (b *bench) weigh(a axis, list []contest) error {
 	var empty []float64
 	for _, c := range list {
@@ -60,39 +60,39 @@ func (b *bench) weigh(a axis, list []contest) error {
 	return nil
 }
 
-// trialCopies of a program, each with maps of its own, run for each event.
+// trialCopies is the number of copies of a program that run for each event, each with its own maps.
 const trialCopies = 4
 
-// A contest is between two programs that do the same thing.
+// A contest compares two programs that do the same thing.
 type contest struct {
 	name  string
 	sides [2]trial // the chosen layout first
-	old   bool     // measured on older kernels, too: they have other code for it
+	old   bool     // also measured on older kernels, which implement it differently
 }
 
 // trial is a program and its maps.
 type trial struct {
 	maps     []ebpf.MapSpec
-	code     func(m trialMaps) asm.Instructions // ends by falling through to the exit, or by a jump to "out"
+	code     func(m trialMaps) asm.Instructions // ends by falling through to the exit or with a jump to "out"
 	after    asm.Instructions                   // other functions
-	function *btf.Func                          // the program's, where there are others
-	reads    bool                               // someone empties the ring buffer m[0]
-	alone    bool                               // there are no copies of it
-	filter   func(m trialMaps) rewrite.Filter   // in front of the code; nil: none
+	function *btf.Func                          // BTF of the program's function, if there are others
+	reads    bool                               // a reader empties the ring buffer m[0]
+	alone    bool                               // no copies
+	filter   func(m trialMaps) rewrite.Filter   // code to insert before the program; nil if none
 }
 
 type trialMaps []*ebpf.Map
 
-// contestFigures are the results of a contest; costs are above an empty program's.
+// contestFigures are the measurements of a contest; costs are above that of an empty program.
 type contestFigures struct {
 	Name            string
-	Missing         string // why this kernel has none
+	Missing         string // why this kernel cannot run it
 	Cost            [2][]float64
 	Empty, Noise    []float64
 	Insns, Verified [2]int // Verified is 0 if the kernel does not report it (before 5.16)
 }
 
-// counts says what the kernel made of the two programs.
+// counts describes the sizes of the two programs in the kernel.
 func (f contestFigures) counts() string {
 	s := fmt.Sprintf("%d instructions against %d", f.Insns[0], f.Insns[1])
 	if f.Verified[0] != 0 {
@@ -108,8 +108,7 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// measure runs both sides and empty programs for the same events, in rounds of
-// batches.
+// measure runs both sides and empty programs for the same events, in rounds of batches.
 func (c contest) measure(rounds, batches, events int) (contestFigures, error) {
 	f := contestFigures{Name: c.name}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
@@ -117,7 +116,7 @@ func (c contest) measure(rounds, batches, events int) (contestFigures, error) {
 		return f, fmt.Errorf("BPF statistics: %v", err)
 	}
 	defer stats.Close()
-	turn()
+	bind()
 	for round := range rounds {
 		if err := c.round(&f, round, batches, events); err != nil || f.Missing != "" {
 			return f, err
@@ -126,7 +125,7 @@ func (c contest) measure(rounds, batches, events int) (contestFigures, error) {
 	return f, nil
 }
 
-// round loads all programs anew, because their memory location affects their cost.
+// round loads all programs again, because their memory location affects their cost.
 func (c contest) round(f *contestFigures, round, batches, events int) error {
 	var groups [4][]program // the two sides, and two groups of empty programs
 	var running []*attached
@@ -156,8 +155,8 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 		n = 1
 	}
 	none := trial{code: func(trialMaps) asm.Instructions { return nil }}
-	// An empty program runs before each of the others, and the sides alternate in being the first
-	// of two, because one profits from what the other leaves in the caches.
+	// An empty program runs before each of the others, and the sides take turns in being the first of
+	// two, because the second profits from what the first leaves in the caches.
 	for i := range n {
 		first := (i + round) % 2
 		for j, k := range []int{2, first, 3, 1 - first} {
@@ -177,7 +176,7 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 	var empties, noises []float64
 	for tries := 0; len(empties) < batches; tries++ {
 		if tries > 10*batches {
-			return errors.New("other processes make the same system call")
+			return errors.New("another process makes the same system call")
 		}
 		mean, ok, err := meanRuns(groups[:], events)
 		if err != nil {
@@ -201,8 +200,8 @@ func (c contest) round(f *contestFigures, round, batches, events int) error {
 	return nil
 }
 
-// meanRuns generates events and returns the mean run time of a program of each group; ok is false
-// if another process generated events, too.
+// meanRuns generates events and returns the mean run time of a program for each group; ok is false if
+// another process generated events, too.
 func meanRuns(groups [][]program, events int) (mean []float64, ok bool, err error) {
 	before := make([]counters, len(groups))
 	for i, g := range groups {
@@ -224,7 +223,7 @@ func meanRuns(groups [][]program, events int) (mean []float64, ok bool, err erro
 	return mean, true, nil
 }
 
-// attached is a program that runs for each event, with what belongs to it.
+// attached is a program that runs for each event, with its resources.
 type attached struct {
 	program program
 	closers []func()
@@ -236,7 +235,7 @@ func (a *attached) stop() {
 	}
 }
 
-// attach makes the maps, loads the program and attaches it.
+// attach creates the maps, loads the program and attaches it.
 func (t trial) attach() (_ *attached, err error) {
 	a := &attached{}
 	defer func() {
@@ -293,7 +292,7 @@ func (t trial) attach() (_ *attached, err error) {
 	return a, nil
 }
 
-// calls makes n system calls whose argument changes.
+// calls makes n system calls with different arguments.
 func calls(n int) {
 	for i := range n {
 		unix.RawSyscall(unix.SYS_GETPGID, uintptr(1<<22+i&0xfff), 0, 0)

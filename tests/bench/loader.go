@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// loader measures the process that stays: its bytes on disk, memory, and times.
-// For bpftrace this is the whole of it, compiler and all, as it runs a script.
+// loader measures the process that runs while tracing: its size on disk, its memory, and its times. For
+// bpftrace this is all of bpftrace, including the compiler.
 func (b *bench) loader() error {
 	a := axis{Name: "loader", Title: "The process that traces"}
 	script := filepath.Join(b.root, "tests/bench/output/start.bt")
@@ -38,7 +38,7 @@ func (b *bench) loader() error {
 		first[k] = append(first[k], tr.first.Seconds()*1e3)
 		exit[k] = append(exit[k], took.Seconds()*1e3)
 		resident[k] = append(resident[k], float64(kib)/1024)
-		// All of it: start, trace nothing, end.
+		// Start, attach nothing, exit.
 		cmd := command()
 		cmd.Args = append(cmd.Args[:1], append([]string{"--dry-run"}, cmd.Args[1:]...)...)
 		all, _, err := process(cmd)
@@ -76,8 +76,8 @@ func (b *bench) loader() error {
 	return nil
 }
 
-// stacks measures a script that counts kernel stacks, whose symbols the process
-// has to read: the most of its memory is seen behind the printing of the map.
+// stacks measures a script that counts kernel stacks, whose symbols the process must read. Its peak
+// memory is known after the map has been printed.
 func (b *bench) stacks(a *axis) error {
 	script := filepath.Join(b.root, "tests/bench/output/stacks.bt")
 	var attached, resident [2][]float64
@@ -92,7 +92,7 @@ func (b *bench) stacks(a *axis) error {
 		}
 		work(100)
 		tr.awaitLine()
-		time.Sleep(50 * time.Millisecond) // the rest of the map
+		time.Sleep(50 * time.Millisecond) // until the rest of the map is printed
 		_, kib, err := tr.usage()
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (b *bench) stacks(a *axis) error {
 			return err
 		}
 		if tr.firstLine() == 0 {
-			return fmt.Errorf("no stack was printed")
+			return fmt.Errorf("no stacks printed")
 		}
 		attached[k] = append(attached[k], tr.attached.Seconds()*1e3)
 		resident[k] = append(resident[k], float64(kib)/1024)
@@ -115,7 +115,7 @@ func (b *bench) stacks(a *axis) error {
 	return nil
 }
 
-// closure returns the bytes of bpftrace and of all libraries that it loads.
+// closure returns the total size of bpftrace and of all libraries that it loads.
 func (t refTool) closure() (size int64, files int, err error) {
 	cmd := t.command()
 	cmd.Path, cmd.Args = "/usr/bin/ldd", []string{"ldd", "/usr/bin/bpftrace"}
@@ -141,7 +141,7 @@ func (t refTool) closure() (size int64, files int, err error) {
 	return size, len(paths), nil
 }
 
-// attach measures probes on every system call's entry.
+// attach measures attaching to the entry of every system call.
 func (b *bench) attach() error {
 	a := axis{Name: "attach", Title: "Many probes"}
 	for _, name := range []string{"many", "most"} {

@@ -4,20 +4,17 @@
 //
 //	go run ./tests/bench [-quick] [-only AXIS,...] [-case RE] [-rounds N] [-out DIR] [-bin DIR]
 //
-// The axes are compile (time and memory of the whole process), code
-// (instructions after load, and those the kernel's verifier went through),
-// events (cost of one event), output (events printed without loss), latency (how late
-// they are printed, and what a burst loses), loader
-// (start, memory, size), attach (many probes), layouts (what btc keeps where, against what
-// it could have chosen) and filters (what -p, --cgroup and --follow-forks cost at an event). Three
-// more run only when -only names them: fleet (snapshots, a thousand hosts in a real Prometheus, btc
-// merge), and in emulated guests guest (code on a kernel with kprobes and fentry, by both) and kernels
-// (layouts on kernels old and new). Runs of the two alternate and change their
-// order each round; figures are medians, with the least and the
-// largest beside them. It writes bench.json, bench.svg and bench.md.
-//
-// It needs root, a kernel with BPF statistics (5.8) and bpftrace bpftrace
-// that tests/setup/oracle.sh installs.
+// The axes are compile (time and memory of the whole process), code (instructions after loading, and
+// those processed by the verifier), events (cost of one event), output (events printed without loss),
+// latency (delay until they are printed, and the loss in a burst), loader (start, memory, size), attach
+// (many probes), layouts (how btc stores data, compared with the alternatives) and filters (cost of -p,
+// --cgroup and --follow-forks per event). Three more only run if named by -only: fleet (snapshots, a
+// thousand hosts in a real Prometheus, btc merge), and, in emulated guests, guest (both tools' code on
+// a kernel with kprobes and fentry) and kernels (layouts on old and new kernels). Runs of the two tools
+// alternate and change their order each round; results are medians, with the minimum and the maximum.
+// It writes bench.json, bench.svg and bench.md.
+// It needs root, a kernel with BPF statistics (5.8), and the bpftrace that tests/setup/oracle.sh
+// installs.
 package main
 
 import (
@@ -38,20 +35,20 @@ import (
 
 // bench is one run of the benchmark.
 type bench struct {
-	root   string // of the repository
-	dir    string // scratch files
+	root   string // top of the repository
+	dir    string // temporary files
 	bin    string // directory of btc and btrun; "" builds them
-	before string // directory of the btc and btrun to compare with; "" compares with bpftrace
-	kernel string // of guests, as getkernels.sh calls it
+	before string // directory of the btc and btrun to compare with; "" to compare with bpftrace
+	kernel string // kernel for guests, by its name in getkernels.sh
 	quick  bool
 	rounds int
-	match  *regexp.Regexp // of cases; nil for all
+	match  *regexp.Regexp // cases to measure; nil for all
 	btc    btcTool
 	ref    refTool
 	result result
 }
 
-// axes in the order of their run; those of asked run only where -only names them.
+// axes are run in this order; those with asked set only run if -only names them.
 var axes = []struct {
 	name  string
 	run   func(*bench) error
@@ -106,7 +103,7 @@ func run() error {
 		}
 	}
 	if b.before != "" && *out == "docs/bench" {
-		return errors.New("-before: name a directory of the results with -out")
+		return errors.New("-before requires -out")
 	}
 	if *match != "" {
 		var err error
@@ -145,7 +142,7 @@ func run() error {
 	return nil
 }
 
-// cleanUp removes the directory of prepare, which bpftrace has mounted.
+// cleanUp removes the directory made by prepare, in which bpftrace's mounts are.
 func (b *bench) cleanUp() {
 	if b.before == "" {
 		_ = unix.Unmount(b.ref.chroot+b.dir, unix.MNT_DETACH)
@@ -160,14 +157,14 @@ func (b *bench) prepare() error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(b.root, "tests/bench/events")); err != nil {
-		return fmt.Errorf("start it in the repository's directory: %v", err)
+		return fmt.Errorf("run it in the top directory of the repository: %v", err)
 	}
 	if b.dir, err = os.MkdirTemp("", "btc-bench"); err != nil {
 		return err
 	}
 	for _, p := range []string{"btc", "btrun"} {
 		if b.bin != "" {
-			// Not by this process: its own memory at its peak shows in its children's.
+			// Not in this process: its peak memory would be inherited by its children.
 			if out, err := exec.Command("cp", filepath.Join(b.bin, p), b.dir).CombinedOutput(); err != nil {
 				return fmt.Errorf("%v: %s", err, out)
 			}
@@ -190,7 +187,7 @@ func (b *bench) prepare() error {
 	return err
 }
 
-// sides are the names of the two where they are not btc and bpftrace.
+// sides returns the names of the two sides if they are not btc and bpftrace.
 func (b *bench) sides() [2]string {
 	if b.before == "" {
 		return [2]string{}
@@ -199,7 +196,7 @@ func (b *bench) sides() [2]string {
 	return [2]string{tools[0].name(), tools[1].name()}
 }
 
-// tools are the two that are compared.
+// tools returns the two tools that are compared.
 func (b *bench) tools() [2]tool {
 	if b.before != "" {
 		return [2]tool{b.btc, earlierTool{btcTool{dir: b.before}}}
@@ -207,8 +204,8 @@ func (b *bench) tools() [2]tool {
 	return [2]tool{b.btc, b.ref}
 }
 
-// alternate runs both tools in turn, k 0 and 1, and changes their order each
-// round. It ends with the first error.
+// alternate runs both tools, k = 0 and 1, and swaps their order each round. It stops at the first
+// error.
 func (b *bench) alternate(rounds int, run func(k int, t tool) error) error {
 	tools := b.tools()
 	for round := range rounds {
@@ -222,10 +219,10 @@ func (b *bench) alternate(rounds int, run func(k int, t tool) error) error {
 	return nil
 }
 
-// matches says whether a case is to be measured.
+// matches reports whether a case is to be measured.
 func (b *bench) matches(name string) bool { return b.match == nil || b.match.MatchString(name) }
 
-// host says on what it runs.
+// host describes the machine.
 func (b *bench) host() string {
 	var u unix.Utsname
 	unix.Uname(&u)

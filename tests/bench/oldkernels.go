@@ -15,16 +15,15 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// oldKernels are those whose layouts are measured in guests, as getkernels.sh calls them.
+// oldKernels are the kernels on which layouts are measured in guests, by their names in getkernels.sh.
 var oldKernels = []string{"5.10", "6.1", "6.12", "sid"}
 
-// layoutsInGuest is what inGuest says to the process that measures layouts.
+// layoutsInGuest is the value of inGuest for the process that measures layouts.
 const layoutsInGuest = "layouts"
 
-// layoutsOnKernels measures layouts on kernels old and new, in guests: the
-// instructions that the kernel makes of them and goes through are exact, and the
-// times are those of an emulated CPU, which ranks calls and branches otherwise
-// than a real one.
+// layoutsOnKernels measures layouts on old and new kernels, in guests. The numbers of instructions in
+// the kernel and in the verifier are exact. The times are those of an emulated CPU, on which calls and
+// branches have other relative costs than on a real one.
 func (b *bench) layoutsOnKernels() error {
 	program, err := b.guestProgram()
 	if err != nil {
@@ -59,7 +58,7 @@ func (b *bench) layoutsOnKernels() error {
 	return nil
 }
 
-// guestLayouts boots a kernel and measures layouts there.
+// guestLayouts boots a kernel and measures layouts in it.
 func (b *bench) guestLayouts(image, program string) ([]contestFigures, error) {
 	qemu, err := vm.FindQEMU(filepath.Join(b.root, "build/qemu"), image)
 	if err != nil {
@@ -84,7 +83,7 @@ func (b *bench) guestLayouts(image, program string) ([]contestFigures, error) {
 	return list, nil
 }
 
-// measureLayouts is the part that runs inside.
+// measureLayouts runs in the guest.
 func measureLayouts() error {
 	out := json.NewEncoder(os.Stdout)
 	for _, c := range contests() {
@@ -102,13 +101,13 @@ func measureLayouts() error {
 	return nil
 }
 
-// guestProgram builds this program so that it runs in a guest.
+// guestProgram builds this program for a guest.
 func (b *bench) guestProgram() (string, error) {
 	program := filepath.Join(b.dir, "bench")
 	build := exec.Command("go", "build", "-trimpath", "-o", program, "./tests/bench")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the guest's part: %v\n%s", err, out)
+		return "", fmt.Errorf("building bench for the guest: %v\n%s", err, out)
 	}
 	return program, nil
 }

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perCall is how many lines a system call of the workload prints.
+// perCall is the number of lines printed per system call of the workload.
 const perCall = 4
 
-// rates are tried in turn, in lines a second.
+// rates are tried in this order, in lines per second.
 var rates = []float64{0.02e6, 0.05e6, 0.1e6, 0.2e6, 0.4e6, 0.6e6, 0.8e6, 1e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6, 2e6, 2.4e6, 2.8e6, 3.2e6, 4e6, 5e6}
 
-// output finds the highest rate of printed lines at which none is lost, and
-// what the tool's own process uses of the CPU for each line. The workload runs
-// on one CPU and the reader where it likes; lines go to a file.
+// output determines the highest rate at which no printed line is lost, and the CPU time that the tool's
+// process uses per line. The workload is pinned to one CPU, the reader is not; lines are written to a
+// file.
 func (b *bench) output() error {
 	a := axis{Name: "output", Title: "Printed lines"}
 	script := filepath.Join(b.root, "tests/bench/output/print.bt")
@@ -61,13 +61,13 @@ func (b *bench) output() error {
 }
 
 type printed struct {
-	rate  float64 // lines a second that the workload reached
+	rate  float64 // lines per second that the workload achieved
 	lines float64
 	cpuNs float64
 	lost  bool
 }
 
-// printed makes lines at a rate for a while.
+// printed generates lines at a rate for some time.
 func (b *bench) printed(t tool, script string, rate float64, length time.Duration) (printed, error) {
 	var r printed
 	out := filepath.Join(b.dir, "printed")
@@ -78,16 +78,16 @@ func (b *bench) printed(t tool, script string, rate float64, length time.Duratio
 	}
 	tr, err := start(command())
 	if err != nil {
-		// The line that says so may be in the file.
+		// The line that reports the attachment may be in the file.
 		return r, err
 	}
-	turn()
+	bind()
 	cpuBefore, _, err := tr.usage()
 	if err != nil {
 		return r, err
 	}
 	calls, took := paced(rate/perCall, length)
-	// The reader empties the buffer; how long it takes counts as its CPU time only.
+	// The reader empties the buffer. The time that this takes counts only as CPU time.
 	want := calls * perCall
 	for last := time.Now(); time.Since(last) < 300*time.Millisecond; time.Sleep(20 * time.Millisecond) {
 	}
@@ -108,12 +108,12 @@ func (b *bench) printed(t tool, script string, rate float64, length time.Duratio
 	r.cpuNs = float64(cpuAfter - cpuBefore)
 	r.lost = got != want
 	if got == 0 {
-		return r, fmt.Errorf("nothing was printed: %s", strings.TrimSpace(string(text)))
+		return r, fmt.Errorf("no output: %s", strings.TrimSpace(string(text)))
 	}
 	return r, nil
 }
 
-// paced makes calls at a rate; it gives how many, and the time they took.
+// paced makes calls at a rate and returns their number and the time they took.
 func paced(rate float64, length time.Duration) (int, time.Duration) {
 	var old, one unix.CPUSet
 	runtime.LockOSThread()

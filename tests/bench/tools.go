@@ -22,12 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set in the process that has mounts of its own.
+// inside is set in the environment of the process with its own mounts.
 const inside = "BTC_BENCH_INSIDE"
 
-// enter starts the program again in a mount namespace of its own, so that the
-// reference can be started by chroot alone: nothing stands between it and the
-// clock.
+// enter starts the program again in a mount namespace of its own, in which bpftrace can be started with
+// a plain chroot, so that nothing else is timed.
 func enter() int {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "bench: needs root")
@@ -50,10 +49,10 @@ func enter() int {
 // A tool can trace a script.
 type tool interface {
 	name() string
-	// compile only compiles, to the object file where it makes one.
+	// compile only compiles, to the object file if the tool makes one.
 	compile(script, object string) *exec.Cmd
-	// prepare does what is done once for a script, and gives the command that
-	// traces it; its output goes to the file out when that is not "".
+	// prepare does the work that is needed once per script and returns a function for the command that
+	// traces it. The output goes to the file out unless it is "".
 	prepare(script, out string) (func() *exec.Cmd, error)
 }
 
@@ -83,18 +82,18 @@ func (t btcTool) run(script, out string) func() *exec.Cmd {
 	return func() *exec.Cmd { return exec.Command(filepath.Join(t.dir, "btrun"), args...) }
 }
 
-// earlierTool is another btc.
+// earlierTool is an earlier btc.
 type earlierTool struct{ btcTool }
 
 func (earlierTool) name() string { return "earlier btc" }
 
-// refTool is bpftrace, in a directory of its own unless chroot is ""; it
-// looks for what scripts include in the directory include.
+// refTool is bpftrace, in a root directory of its own unless chroot is "". It searches the directory
+// include for included files.
 type refTool struct{ chroot, include, version string }
 
 func (refTool) name() string { return "bpftrace" }
 
-// reference finds bpftrace and mounts what it needs.
+// reference finds bpftrace and mounts the file systems that it needs.
 func reference(root, dir string) (refTool, error) {
 	oracle := os.Getenv("ORACLE")
 	if oracle == "" {
@@ -131,7 +130,7 @@ func reference(root, dir string) (refTool, error) {
 
 func (t refTool) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("/usr/bin/bpftrace", args...)
-	cmd.Err = nil // it is looked up behind the chroot
+	cmd.Err = nil // the path is in the chroot
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: t.chroot}
 	return cmd
@@ -152,12 +151,12 @@ func (t refTool) prepare(script, out string) (func() *exec.Cmd, error) {
 // tracer is a running tool with its probes attached.
 type tracer struct {
 	cmd      *exec.Cmd
-	attached time.Duration // from the start until it said so
-	said     string        // the line that said so
+	attached time.Duration // time from the start to the message
+	said     string        // the message that reports it
 	mu       sync.Mutex
-	first    time.Duration // until the first line of output after that; 0 when there was none
+	first    time.Duration // time to the first line of output after that; 0 if there was none
 	started  time.Time
-	lines    chan string // of both outputs, from the attachment on
+	lines    chan string // lines of both outputs after attaching
 	done     chan struct{}
 }
 
@@ -205,7 +204,7 @@ func start(command *exec.Cmd) (*tracer, error) {
 				t.mu.Unlock()
 				select {
 				case t.lines <- line:
-				default: // no one counts them
+				default: // no longer counted
 				}
 			}
 			if err != nil {
@@ -232,7 +231,7 @@ func (t *tracer) firstLine() time.Duration {
 	return t.first
 }
 
-// awaitLine waits for the first line of output, at most 5 seconds.
+// awaitLine waits up to 5 seconds for the first line of output.
 func (t *tracer) awaitLine() {
 	for end := time.Now().Add(5 * time.Second); t.firstLine() == 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
@@ -245,8 +244,7 @@ func tail(s string) string {
 	return strings.Join(lines[max(0, len(lines)-12):], "\n")
 }
 
-// stop ends a tracer and gives the time from the signal to its end and the text
-// that it printed.
+// stop ends a tracer. It returns the time from the signal to the exit, and the output.
 func (t *tracer) stop() (time.Duration, string, error) {
 	began := time.Now()
 	t.cmd.Process.Signal(unix.SIGINT)
@@ -265,7 +263,7 @@ type program struct {
 	*ebpf.Program
 	id       ebpf.ProgramID
 	name     string
-	insns    int // after the load, in slots of 8 bytes
+	insns    int // in the kernel, in slots of 8 bytes
 	verified int
 	jited    int
 }
@@ -276,7 +274,7 @@ func closeAll(list []program) {
 	}
 }
 
-// programs returns the BPF programs of a process, in the order of their loads.
+// programs returns the BPF programs of a process in the order in which they were loaded.
 func (t *tracer) programs() ([]program, error) {
 	dir := fmt.Sprintf("/proc/%d/fdinfo", t.cmd.Process.Pid)
 	fds, err := os.ReadDir(dir)
@@ -330,10 +328,10 @@ func look(id ebpf.ProgramID) (program, error) {
 	return p, nil
 }
 
-// usage is what a process has used.
+// usage returns the resources used by a process.
 func (t *tracer) usage() (cpu time.Duration, residentKiB int, err error) {
 	dir := fmt.Sprintf("/proc/%d/", t.cmd.Process.Pid)
-	// schedstat counts in nanoseconds; a tick of stat is 10 ms.
+	// schedstat has a resolution of a nanosecond; a tick in stat is 10 ms.
 	tasks, err := os.ReadDir(dir + "task")
 	if err != nil {
 		return 0, 0, err

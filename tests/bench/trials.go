@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emptied starts a reader that takes everything out of a ring buffer as it comes;
-// stop ends it. It does what a reader must, wait and move the consumer's place, and nothing else.
+// emptied starts a reader that consumes all records of a ring buffer; stop ends it. It does only the
+// minimum: wait, and move the consumer position.
 func emptied(ring *ebpf.Map) (stop func(), err error) {
 	page := os.Getpagesize()
 	consumer, err := unix.Mmap(ring.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -50,35 +50,35 @@ func emptied(ring *ebpf.Map) (stop func(), err error) {
 	}, nil
 }
 
-// Pieces of the programs. R6 is the context; slots of the frame: -8 the index of
-// an array, -16 and -24 the key (its first word lowest), -32 a value.
+// Building blocks of the programs. R6 is the context. Stack slots: -8 the index of an array, -16 and
+// -24 the key (lowest word first), -32 a value.
 
 type code = asm.Instructions
 
 func join(parts ...code) code { return slices.Concat(parts...) }
 
-// pidKey leaves the process in R7 and in the key's first word.
+// pidKey stores the process ID in R7 and in the first word of the key.
 func pidKey(size asm.Size, at int16) code {
 	return code{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32), asm.Mov.Reg(asm.R7, asm.R0),
 		asm.StoreMem(asm.RFP, at, asm.R7, size)}
 }
 
-// argKey does so with the argument of the system call, which changes each time.
+// argKey stores the argument of the system call, which changes each time.
 func argKey(at int16) code {
 	return code{asm.LoadMem(asm.R7, asm.R6, 16, asm.DWord), asm.StoreMem(asm.RFP, at, asm.R7, asm.DWord)}
 }
 
-// commKey writes the thread's name to the key.
+// commKey stores the name of the thread in the key.
 func commKey(at int16) code {
 	return code{asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(at)), asm.Mov.Imm(asm.R2, 16), asm.FnGetCurrentComm.Call()}
 }
 
-// find leaves the element of the key at the frame's offset at in R0.
+// find looks up the key at stack offset at; the element is in R0.
 func find(m *ebpf.Map, at int16) code {
 	return code{asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, int32(at)), asm.FnMapLookupElem.Call()}
 }
 
-// countIn counts in the element of a hash, and makes it when it is missing.
+// countIn counts in an element of a hash, and inserts the element if it is missing.
 func countIn(m *ebpf.Map, at int16, add code) code {
 	return join(find(m, at), code{asm.JEq.Imm(asm.R0, 0, "new")}, add, code{asm.Ja.Label("out"),
 		asm.Mov.Imm(asm.R1, 1).WithSymbol("new"), asm.StoreMem(asm.RFP, -32, asm.R1, asm.DWord),
@@ -91,7 +91,7 @@ var (
 	atomicAdd = code{asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord)}
 )
 
-// scalar counts in the one element of an array.
+// scalar counts in the only element of an array.
 func scalar(kind ebpf.MapType, add code) trial {
 	return trial{
 		maps: []ebpf.MapSpec{{Type: kind, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
@@ -105,15 +105,14 @@ func hash(kind ebpf.MapType, key uint32, flags uint32) ebpf.MapSpec {
 	return ebpf.MapSpec{Type: kind, KeySize: key, ValueSize: 8, MaxEntries: 4096, Flags: flags}
 }
 
-// counted counts by a key in a hash.
+// counted counts by key in a hash.
 func counted(spec ebpf.MapSpec, key code, add code) trial {
 	return trial{maps: []ebpf.MapSpec{spec}, code: func(m trialMaps) code { return join(key, countIn(m[0], -24, add)) }}
 }
 
-// fronted counts by a key in a table of the CPU, and in the hash behind it where
-// another key has the place; direct: the tables are in one array, whose address
-// is known, else in an array of each CPU.
-func fronted(spec ebpf.MapSpec, key code, direct bool) trial {
+// cached counts by key in a per-CPU cache, and in a hash if another key occupies the slot of the cache.
+// If direct, the caches are in one array at a known address, otherwise in a per-CPU array.
+func cached(spec ebpf.MapSpec, key code, direct bool) trial {
 	words := int16(spec.KeySize / 8)
 	slot := 8 + 8*int32(words)
 	tables := ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: uint32(64 * slot), MaxEntries: 1}
@@ -150,7 +149,7 @@ func fronted(spec ebpf.MapSpec, key code, direct bool) trial {
 	}
 }
 
-// record sends 24 bytes to a ring buffer, reserved and built in place or copied.
+// record sends 24 bytes to a ring buffer: either reserved and filled in place, or copied.
 func record(inPlace bool, flags int32) trial {
 	return trial{
 		maps:  []ebpf.MapSpec{{Type: ebpf.RingBuf, MaxEntries: 4 << 20}},
@@ -171,8 +170,8 @@ func record(inPlace bool, flags int32) trial {
 	}
 }
 
-// turnsCalled adds up in n turns of a callback.
-func turnsCalled(n int32) trial {
+// callbackLoop adds up in n iterations of a callback.
+func callbackLoop(n int32) trial {
 	number := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
 	function := func(name string) *btf.Func {
 		return &btf.Func{Name: name, Type: &btf.FuncProto{Return: number, Params: []btf.FuncParam{{Name: "a", Type: number}, {Name: "b", Type: number}}}, Linkage: btf.StaticFunc}
@@ -190,8 +189,8 @@ func turnsCalled(n int32) trial {
 	}
 }
 
-// turnsInPlace does so in a loop of the program.
-func turnsInPlace(n int32) trial {
+// inlineLoop adds up in a loop of n iterations within the program.
+func inlineLoop(n int32) trial {
 	return trial{code: func(trialMaps) code {
 		return code{asm.LoadMem(asm.R7, asm.R6, 16, asm.DWord), asm.Mov.Imm(asm.R8, 0), asm.Mov.Imm(asm.R9, 0),
 			asm.Mov.Reg(asm.R1, asm.R8).WithSymbol("again"), asm.Mul.Reg(asm.R1, asm.R7), asm.Add.Reg(asm.R9, asm.R1), asm.Add.Imm(asm.R8, 1),
@@ -199,8 +198,8 @@ func turnsInPlace(n int32) trial {
 	}}
 }
 
-// log2 finds the highest bit of values of all sizes, from the system call's
-// argument: each step by a comparison's bit that becomes a shift, or by a branch.
+// log2 finds the highest set bit of the system call's argument, for values of all sizes. Each step
+// turns a comparison into a shift amount, or branches.
 func log2(bits bool) trial {
 	return trial{code: func(trialMaps) code {
 		c := code{asm.LoadMem(asm.R7, asm.R6, 16, asm.DWord), asm.LoadImm(asm.R1, 0x1e3779b97f4a7c15, asm.DWord), asm.Mul.Reg(asm.R7, asm.R1),
@@ -223,13 +222,13 @@ func log2(bits bool) trial {
 	}}
 }
 
-// alone has no other program beside it that fills the cache as it does.
+// alone marks a program that must not run next to copies of itself, which would warm up the caches.
 func alone(t trial) trial {
 	t.alone = true
 	return t
 }
 
-// contests lists what is weighed, the chosen layout first.
+// contests returns all contests, each with the chosen layout first.
 func contests() []contest {
 	const (
 		noPrealloc = 1 // BPF_F_NO_PREALLOC
@@ -244,13 +243,13 @@ func contests() []contest {
 		{"counts by pid: plain or atomic add to the CPU's value", [2]trial{counted(perCPU(8), pid, plainAdd), counted(perCPU(8), pid, atomicAdd)}, false},
 		{"counts by pid: elements allocated in advance or when needed", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.PerCPUHash, 8, noPrealloc), pid, plainAdd)}, false},
 		{"counts by pid: hash or LRU hash", [2]trial{counted(perCPU(8), pid, plainAdd), counted(hash(ebpf.LRUCPUHash, 8, 0), pid, plainAdd)}, false},
-		{"counts by pid: a per-CPU cache for the hash, or none", [2]trial{fronted(perCPU(8), pid, true), counted(perCPU(8), pid, plainAdd)}, true},
-		{"counts by comm: a per-CPU cache for the hash, or none", [2]trial{fronted(perCPU(16), comm, true), counted(perCPU(16), comm, plainAdd)}, false},
-		{"counts by 4096 keys in turn: a per-CPU cache for the hash, or none", [2]trial{alone(fronted(perCPU(8), arg, true)), alone(counted(perCPU(8), arg, plainAdd))}, false},
-		{"counts by pid: the caches at a known address, or in a per-CPU array", [2]trial{fronted(perCPU(8), pid, true), fronted(perCPU(8), pid, false)}, true},
+		{"counts by pid: a per-CPU cache for the hash, or none", [2]trial{cached(perCPU(8), pid, true), counted(perCPU(8), pid, plainAdd)}, true},
+		{"counts by comm: a per-CPU cache for the hash, or none", [2]trial{cached(perCPU(16), comm, true), counted(perCPU(16), comm, plainAdd)}, false},
+		{"counts by 4096 keys in turn: a per-CPU cache for the hash, or none", [2]trial{alone(cached(perCPU(8), arg, true)), alone(counted(perCPU(8), arg, plainAdd))}, false},
+		{"counts by pid: the caches at a known address, or in a per-CPU array", [2]trial{cached(perCPU(8), pid, true), cached(perCPU(8), pid, false)}, true},
 		{"a record of 24 bytes: reserved and built in place, or copied", [2]trial{record(true, noWakeup), record(false, noWakeup)}, true},
 		{"a record of 24 bytes: no wake-up, or one when the reader waits", [2]trial{record(true, noWakeup), record(true, 0)}, true},
-		{"64 iterations of a loop: bpf_loop, or in place", [2]trial{turnsCalled(64), turnsInPlace(64)}, true},
+		{"64 iterations of a loop: bpf_loop, or in place", [2]trial{callbackLoop(64), inlineLoop(64)}, true},
 		{"bucket of a histogram: by bits, or by compares", [2]trial{log2(true), log2(false)}, true},
 	}
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli holds the two programs to what their command lines promise: each
-// wrong use gives one clear message with its place and exit status 1, and leaves
-// nothing behind.
+// Package cli tests the command lines of the two programs: each wrong use must give one clear message
+// with a position, exit with status 1, and leave nothing behind.
 //
-// The cases are testdata/*.txtar, in the language of testscript. Beside its own
-// commands there are
+// The cases are testdata/*.txtar, in the language of testscript. There are some additional commands:
 //
-//	holds NAME...             the working directory has these files and no others, hidden ones included
-//	until FILE COUNT REGEXP   waits until so many lines of the file match
+//	holds NAME...             checks that the working directory has exactly these files, including hidden ones
+//	until FILE COUNT REGEXP   waits until COUNT lines of the file match
 //	signal SIGNAL             sends a signal to the only background process
 package cli
 
@@ -63,7 +61,7 @@ func TestCommandLines(t *testing.T) {
 	})
 }
 
-// build makes both programs in a directory that everyone may use.
+// build builds both programs in a world-readable directory.
 func build(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -80,7 +78,7 @@ func build(t *testing.T) string {
 	return bin
 }
 
-// holds checks what is in the working directory.
+// holds checks the contents of the working directory.
 func holds(ts *testscript.TestScript, neg bool, want []string) {
 	entries, err := os.ReadDir(ts.MkAbs("."))
 	ts.Check(err)

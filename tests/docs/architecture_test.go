@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestArchitecturePage compares docs/contributing/architecture.md with the tree: what it
-// names exists and has to do with riscv64, and no other Go file outside of tests has.
+// TestArchitecturePage compares docs/contributing/architecture.md with the tree: each file named there
+// exists and deals with riscv64, and no other Go file outside of tests does.
 func TestArchitecturePage(t *testing.T) {
 	const top = "../../"
 	page, err := os.ReadFile(top + "docs/contributing/architecture.md")
@@ -32,9 +32,9 @@ func TestArchitecturePage(t *testing.T) {
 		path := m[1]
 		named[path] = true
 		if _, err := os.Stat(top + path); err != nil {
-			t.Errorf("the page names %s: %v", path, err)
+			t.Errorf("file %s on the page: %v", path, err)
 		} else if !mentions(path) {
-			t.Errorf("the page names %s, which has nothing for riscv64", path)
+			t.Errorf("%s is on the page but does not mention riscv64", path)
 		}
 	}
 	out, err := exec.Command("git", "-C", top, "ls-files", "*.go", "*.s").Output()
@@ -46,7 +46,7 @@ func TestArchitecturePage(t *testing.T) {
 			continue
 		}
 		if !named[path] {
-			t.Errorf("%s mentions riscv64 and is not on the page", path)
+			t.Errorf("%s mentions riscv64 but is not on the page", path)
 		}
 	}
 }

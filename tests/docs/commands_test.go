@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds what the documents say to what the programs do: commands
-// are run, and tables and dumps are made anew and compared.
+// Package docs checks the documents against the programs: it runs their commands, and generates their
+// tables and dumps again to compare them.
 package docs
 
 import (
@@ -20,23 +20,22 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the generated parts of the documents")
 
-// command is a line of a document that begins with "$ ", with the output that
-// is shown below it.
+// command is a line of a document that begins with "$ ", together with the output shown below it.
 type command struct {
 	file  string
 	text  string
 	shown []string
 }
 
-// notRun are the commands that the test does not run, with the reason.
+// notRun are the commands that the test does not run, with the reasons.
 var notRun = map[string]string{
 	"tests/kernels/getkernels.sh":  "downloads kernels",
 	"tests/kernels/gettracefs.sh":  "boots the downloaded kernels",
 	"tests/kernels/maketargets.sh": "needs the downloaded kernels",
 }
 
-// TestCommands runs every command line of README.md and the pages of docs, each file's
-// in order in one scratch directory. The shown output must appear: numbers other than codes of
+// TestCommands runs every command line in README.md and the pages of docs. The commands of a file run
+// in order in one scratch directory. They must print the shown output; numbers other than the codes of
 // messages may differ, and rows of histograms are not compared.
 func TestCommands(t *testing.T) {
 	total, seen := 0, map[string]bool{}
@@ -60,15 +59,15 @@ func TestCommands(t *testing.T) {
 	}
 	for prefix := range notRun {
 		if !seen[prefix] {
-			t.Errorf("no document shows %q any more", prefix)
+			t.Errorf("%q is not in any document", prefix)
 		}
 	}
 	if total < 5 {
-		t.Errorf("the documents show %d commands: is the form of the blocks still right?", total)
+		t.Errorf("only %d commands found: check the form of the blocks", total)
 	}
 }
 
-// commandsOf finds the commands in the indented blocks of a document.
+// commandsOf returns the commands in the indented blocks of a document.
 func commandsOf(t *testing.T, file string) []command {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -86,7 +85,7 @@ func commandsOf(t *testing.T, file string) []command {
 		case indented && len(all) > 0:
 			last := &all[len(all)-1]
 			last.shown = append(last.shown, code)
-		case line != "" && len(all) > 0: // the block is over
+		case line != "" && len(all) > 0: // end of the block
 			all = append(all, command{})
 		}
 	}
@@ -115,14 +114,14 @@ func documents(t *testing.T) []string {
 	return files
 }
 
-// scratch is a directory as the documents assume it: bin/, examples/ and docs/.
+// scratch returns a directory with the contents that the documents assume: bin/, examples/ and docs/.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Symlink(programs, filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)
 	}
-	// Commands read the documents and change, if anything, the examples.
+	// Commands only read the documents, but may change the examples.
 	docs, err := filepath.Abs("../../docs")
 	if err != nil {
 		t.Fatal(err)
@@ -163,15 +162,16 @@ func (c command) run(t *testing.T, dir string) {
 			continue
 		}
 		if want := normal(line); !bytes.Contains([]byte(have), []byte(want)) {
-			t.Errorf("%s: $ %s does not print %q\n%s", c.file, c.text, line, out)
+			t.Errorf("%s: $ %s: %q not found in the output\n%s", c.file, c.text, line, out)
 		}
 	}
 }
 
-// numbers matches the positions and codes of the compiler's messages too, which stay as they are.
+// numbers also matches the positions and codes of the compiler's messages, which are not replaced.
 var numbers = regexp.MustCompile(`\b[0-9]+:[0-9]+: (error|warning)\b|\b[EW]0[0-9]{3}\b|[0-9]+`)
 
-// normal makes outputs of two runs comparable: numbers become 0, and each run of spaces one space.
+// normal makes the output of two runs comparable: it replaces each number by 0 and each sequence of
+// spaces by one space.
 func normal(s string) string {
 	return numbers.ReplaceAllStringFunc(strings.Join(strings.Fields(s), " "), func(n string) string {
 		if strings.Trim(n, "0123456789") != "" {
@@ -181,8 +181,8 @@ func normal(s string) string {
 	})
 }
 
-// programs is the directory with both programs, stripped as the Makefile does, which
-// everyone may read. TestMain makes and removes it.
+// programs is the world-readable directory of both programs, stripped as in the Makefile. TestMain
+// creates and removes it.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -215,7 +215,7 @@ func withPrograms(m *testing.M) int {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// TestLinks checks that what a document refers to in the project is there.
+// TestLinks checks that the files that documents link to exist.
 func TestLinks(t *testing.T) {
 	for _, file := range documents(t) {
 		data, err := os.ReadFile(file)

@@ -2,8 +2,8 @@
 
 package docs
 
-// construct is something of the language with a script that uses it. The test
-// compiles the script: whether it is supported is what the compiler says.
+// construct is a feature of the language with a script that uses it. The test compiles the script: the
+// compiler decides whether the feature is supported.
 type construct struct{ what, script string }
 
 // constructs are the rows of docs/language.md, by section.

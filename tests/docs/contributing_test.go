@@ -16,14 +16,16 @@ import (
 	"btc/loader/output"
 )
 
-// filesThatName is the head of a list of files in docs/contributing.
+// filesThatName is the introduction of a list of files in docs/contributing.
 var filesThatName = regexp.MustCompile(`(?m)^Files that name "([^"]+)":\n\n((?:- .+\n)+)`)
 
-// most is how many files outside of internal may name the example of a page: what a change of the
-// kind touches there. A kind of probe touches two or three files of internal/probe besides.
+// most is the maximum number of files outside of internal that may name the example of a page, which is
+// what a change of this kind has to touch. A new kind of probe also touches two or three files of
+// internal/probe.
 var most = map[string]int{"builtin.md": 4, "probe.md": 3, "pass.md": 1, "output.md": 1}
 
-// The files that the pages on changing btc list are those that name the example.
+// TestContributing checks that the lists of files on the pages about changing btc are the files that
+// name the example.
 func TestContributing(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/contributing/*.md")
 	if err != nil || len(pages) < 2 {
@@ -43,26 +45,27 @@ func TestContributing(t *testing.T) {
 			}
 			slices.Sort(want)
 			if len(want) > most[filepath.Base(page)] {
-				t.Errorf("%s: a change touches %d files, and %d are the most that it should", filepath.Base(page), len(want), most[filepath.Base(page)])
+				t.Errorf("%s: a change touches %d files (max %d)", filepath.Base(page), len(want), most[filepath.Base(page)])
 			}
 			if have := naming(t, m[1]); !slices.Equal(have, want) {
-				t.Errorf("%s: %q is named in %v, and the page lists %v", filepath.Base(page), m[1], have, want)
+				t.Errorf("%s: %q is named in %v, but the page lists %v", filepath.Base(page), m[1], have, want)
 			}
 		}
 	}
 	if lists < 2 {
-		t.Errorf("%d lists of files", lists)
+		t.Errorf("found %d lists of files", lists)
 	}
 }
 
-// The page on output formats lists the formats that there are, and what a format receives.
+// TestContributingOutput checks that the page on output formats lists all formats and the methods of
+// Sink.
 func TestContributingOutput(t *testing.T) {
 	text, err := os.ReadFile("../../docs/contributing/output.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), output.Usage()) {
-		t.Errorf("the page does not have the list of formats: %s", output.Usage())
+		t.Errorf("list of formats not found on the page: %s", output.Usage())
 	}
 	_, table, _ := strings.Cut(string(text), "| method | reports |\n|---|---|\n")
 	var listed, want []string
@@ -80,11 +83,11 @@ func TestContributingOutput(t *testing.T) {
 		want = append(want, sink.Method(i).Name)
 	}
 	if slices.Sort(listed); !slices.Equal(listed, want) {
-		t.Errorf("the page lists the methods %v, and Sink has %v", listed, want)
+		t.Errorf("the page lists the methods %v, want %v as in Sink", listed, want)
 	}
 }
 
-// naming lists the Go files, without tests, that have a name as a string, or name the
+// naming returns the Go files, without tests, that contain a name as a string, or that use an
 // identifier of a package.
 func naming(t *testing.T, name string) []string {
 	t.Helper()

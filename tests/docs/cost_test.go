@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// The limits that README.md names. Times are measured by tests/bench.
+// The limits stated in README.md. Times are measured by tests/bench.
 const (
-	maxLoader   = 6_800_000 // bytes of btrun, stripped
-	maxResident = 12 << 10  // KiB of btrun, tracing
+	maxLoader   = 6_800_000 // size of btrun, stripped, in bytes
+	maxResident = 12 << 10  // memory of btrun while tracing, in KiB
 )
 
-// oneLiner touches the usual parts; the filter keeps it off the machine's work.
+// oneLiner uses the most common features; its filter keeps other processes out.
 const oneLiner = `tracepoint:syscalls:sys_enter_openat /pid == $1/ { @[comm] = count(); }`
 
 // TestLoaderSize checks the size of btrun.
@@ -30,11 +30,11 @@ func TestLoaderSize(t *testing.T) {
 	}
 	t.Logf("btrun: %.1f MB", float64(fi.Size())/1e6)
 	if fi.Size() > maxLoader {
-		t.Errorf("btrun has %d bytes, and the limit is %d", fi.Size(), maxLoader)
+		t.Errorf("btrun is %d bytes (max %d)", fi.Size(), maxLoader)
 	}
 }
 
-// TestLoaderMemory checks what the loader keeps resident with a one-liner.
+// TestLoaderMemory checks the resident memory of btrun with a one-liner.
 func TestLoaderMemory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -47,14 +47,13 @@ func TestLoaderMemory(t *testing.T) {
 	for range 3 {
 		resident = max(resident, residentAttached(t, programs+"/btrun", object, "1"))
 	}
-	t.Logf("btrun: at most %.1f MB resident", float64(resident)*1024/1e6)
+	t.Logf("btrun: peak of %.1f MB resident", float64(resident)*1024/1e6)
 	if resident > maxResident {
-		t.Errorf("btrun has %d KiB resident, and the limit is %d", resident, maxResident)
+		t.Errorf("btrun: %d KiB resident (max %d)", resident, maxResident)
 	}
 }
 
-// residentAttached starts btrun, waits for "Attached", reads its peak of memory in
-// KiB, and ends it.
+// residentAttached starts btrun, waits for "Attached", reads its peak memory in KiB, and stops it.
 func residentAttached(t *testing.T, args ...string) int {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// demo runs tests/demo.sh in a copy of the layout that it needs, and wants it to end well.
+// demo runs tests/demo.sh in a copy of the directories that it needs. It must succeed.
 func demo(t *testing.T, before ...string) string {
 	t.Helper()
 	out, err := runDemo(t, programs, before...)
@@ -20,7 +20,7 @@ func demo(t *testing.T, before ...string) string {
 	return out
 }
 
-// runDemo runs it with the programs of a directory.
+// runDemo runs the demo with the programs in a directory.
 func runDemo(t *testing.T, bin string, before ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func wants(t *testing.T, out string, all ...string) {
 	t.Helper()
 	for _, want := range all {
 		if !strings.Contains(out, want) {
-			t.Errorf("the demo does not print %q:\n%s", want, out)
+			t.Errorf("%q not found in the output of the demo:\n%s", want, out)
 		}
 	}
 }
@@ -69,16 +69,16 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// fullReport is what the demo prints where all of it works.
+// fullReport is the report of the demo if all of it works.
 var fullReport = []string{"reads.json", "Attached 3 probes", "@bytes:", "[1M, 2M)             100 |", "@ns:", "-2   /no/such/file"}
 
-// TestDemo runs the demo as root: the report shows the workload.
+// TestDemo runs the demo as root: the report must show the workload.
 func TestDemo(t *testing.T) {
 	needRoot(t)
 	wants(t, demo(t), fullReport...)
 }
 
-// TestDemoWithoutRoot runs it as nobody: it compiles and explains.
+// TestDemoWithoutRoot runs the demo as nobody: it compiles the script and explains why it cannot trace.
 func TestDemoWithoutRoot(t *testing.T) {
 	var as []string
 	if os.Geteuid() == 0 {
@@ -87,29 +87,28 @@ func TestDemoWithoutRoot(t *testing.T) {
 	out := demo(t, as...)
 	wants(t, out, "reads.json", "Tracing needs Linux and root", "sudo btrun reads.o dd")
 	if strings.Contains(out, "Attached") {
-		t.Errorf("it traced:\n%s", out)
+		t.Errorf("demo traced without privileges:\n%s", out)
 	}
 }
 
-// nobody is the command that runs another one as a user with no rights but for
-// some capabilities.
+// nobody returns a command that runs another one as a user without privileges, except for some
+// capabilities.
 func nobody(t *testing.T, capabilities string) []string {
 	t.Helper()
 	if _, err := exec.LookPath("setpriv"); err != nil {
-		t.Skip("skipped: root, and no setpriv to be anyone else: ", err)
+		t.Skip("skipped: no setpriv to drop root's privileges: ", err)
 	}
 	sets := "-all" + capabilities
 	return []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
 		"--bounding-set", sets, "--inh-caps", sets, "--ambient-caps", sets}
 }
 
-// justStarted is the command that runs another one on a machine where nothing has
-// mounted tracefs, debugfs and the BPF file system yet, as far as it can see. The
-// file systems of this machine stay as they are.
+// justStarted returns a command that runs another one as on a machine where tracefs, debugfs and the
+// BPF file system have not been mounted yet. It does not change the mounts of this machine.
 func justStarted(t *testing.T) []string {
 	t.Helper()
 	if _, err := exec.LookPath("unshare"); err != nil {
-		t.Skip("skipped: no mount namespace of its own: ", err)
+		t.Skip("skipped: cannot create a mount namespace: ", err)
 	}
 	const script = `for d in /sys/kernel/tracing /sys/kernel/debug/tracing /sys/kernel/debug /sys/fs/bpf; do
 	while grep -q " $d " /proc/self/mounts; do umount -l $d || exit; done
@@ -118,8 +117,8 @@ exec "$@"`
 	return []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}
 }
 
-// container is the command that runs another one in namespaces as a container has
-// them, with a /proc and /sys of its own.
+// container returns a command that runs another one in the namespaces of a container, with its own
+// /proc and /sys.
 func container(t *testing.T, as ...string) []string {
 	t.Helper()
 	c := append(justStarted(t), "unshare", "--mount", "--pid", "--fork", "--net", "--uts", "--ipc", "--cgroup",
@@ -127,11 +126,11 @@ func container(t *testing.T, as ...string) []string {
 	return append(c, as...)
 }
 
-// engineCaps are the capabilities that container engines give by default.
+// engineCaps are the default capabilities of container engines.
 const engineCaps = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap"
 
-// TestDemoOnOtherMachines runs it where less is prepared or less is allowed than here: it shows what
-// can be shown there, and names what it leaves out.
+// TestDemoOnOtherMachines runs the demo where less is set up or permitted than here: it must show what
+// is possible, and say what it leaves out.
 func TestDemoOnOtherMachines(t *testing.T) {
 	needRoot(t)
 	const few = ",+bpf,+perfmon,+dac_read_search,+syslog"
@@ -155,13 +154,13 @@ func TestDemoOnOtherMachines(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if out, err := exec.Command(c.as[0], append(c.as[1:], "true")...).CombinedOutput(); err != nil {
-				t.Skipf("skipped: this machine cannot be made so: %v %s", err, out)
+				t.Skipf("skipped: cannot set up this environment: %v %s", err, out)
 			}
 			before := mounts(t)
 			out := demo(t, c.as...)
 			wants(t, out, c.wants...)
 			if strings.Contains(out, c.not) {
-				t.Errorf("it prints %q:\n%s", c.not, out)
+				t.Errorf("%q found in the output of the demo:\n%s", c.not, out)
 			}
 			if now := mounts(t); now != before {
 				t.Errorf("mounts before:\n%s\nafter:\n%s", before, now)
@@ -179,8 +178,8 @@ func mounts(t *testing.T) string {
 	return string(b)
 }
 
-// A btrun that should work and does not makes the demo fail: one that is refused,
-// one that ends well and has seen nothing.
+// TestDemoFails checks that the demo fails if btrun fails unexpectedly: with an error, or with success
+// but an empty report.
 func TestDemoFails(t *testing.T) {
 	needRoot(t)
 	for _, script := range []string{

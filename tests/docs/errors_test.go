@@ -32,7 +32,8 @@ func TestErrors(t *testing.T) {
 	generated.Check(t, "../../docs/errors.md", map[string]string{"catalogue": list.String()}, *update)
 }
 
-// TestExamples compiles the examples of each code: one script causes the code, and the other one causes no message.
+// TestExamples compiles the examples of each code: the first script must cause an error with this code,
+// the second one no message.
 func TestExamples(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {
@@ -44,8 +45,8 @@ func TestExamples(t *testing.T) {
 	}
 	for _, info := range diag.Catalogue() {
 		example, ok := diag.ExampleOf(info.Code)
-		if !ok && info.Code != diag.BadTarget { // which is about a file
-			t.Errorf("%s has no example", info.Code)
+		if !ok && info.Code != diag.BadTarget { // about a file
+			t.Errorf("%s: no example", info.Code)
 		}
 		if !ok {
 			continue
@@ -72,13 +73,13 @@ func TestExamples(t *testing.T) {
 			return codes, b.String()
 		}
 		if codes, text := messages(example.Causes); !slices.Contains(codes, info.Code) {
-			t.Errorf("%s: its example causes\n%s\n%s", info.Code, example.Causes, text)
+			t.Errorf("%s: messages for its example:\n%s\n%s", info.Code, example.Causes, text)
 		}
 		if example.Instead == "" {
 			continue
 		}
 		if codes, text := messages(example.Instead); len(codes) > 0 {
-			t.Errorf("%s: the script to write instead causes\n%s\n%s", info.Code, example.Instead, text)
+			t.Errorf("%s: messages for the script to write instead:\n%s\n%s", info.Code, example.Instead, text)
 		}
 	}
 }

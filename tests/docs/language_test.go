@@ -23,8 +23,8 @@ import (
 	"btc/tests/docs/generated"
 )
 
-// TestLanguage checks the tables of docs/language.md to the tables of the
-// checker, and to what the compiler does with an example of each construct.
+// TestLanguage compares the tables in docs/language.md with the tables of the checker, and with the
+// result of compiling an example of each construct.
 func TestLanguage(t *testing.T) {
 	parts := map[string]string{
 		"kinds":    kinds(),
@@ -50,8 +50,8 @@ func TestLanguage(t *testing.T) {
 	generated.Check(t, "../../docs/language.md", parts, *update)
 }
 
-// TestLanguageLevel checks that pages name the release of bpftrace that btc follows, which is the one that tests compare
-// it with.
+// TestLanguageLevel checks that the pages name the release of bpftrace that btc follows, and that this is
+// the release that the tests compare with.
 func TestLanguageLevel(t *testing.T) {
 	for _, page := range []string{"docs/language.md", "docs/compatibility.md", "docs/manifest.md"} {
 		data, err := os.ReadFile("../../" + page)
@@ -59,7 +59,7 @@ func TestLanguageLevel(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(data), manifest.Language) {
-			t.Errorf("%s does not name bpftrace %s", page, manifest.Language)
+			t.Errorf("%s: no mention of bpftrace %s", page, manifest.Language)
 		}
 	}
 	version, err := os.ReadFile("../../build/oracle/version")
@@ -67,20 +67,19 @@ func TestLanguageLevel(t *testing.T) {
 		t.Skip("skipped: no bpftrace to compare with: ", err)
 	}
 	if !strings.Contains(string(version), "bpftrace v"+manifest.Language+"\n") {
-		t.Errorf("build/oracle has %q, and btc follows %s", version, manifest.Language)
+		t.Errorf("build/oracle has %q, but btc follows %s", version, manifest.Language)
 	}
 }
 
-// verdict compiles an example. A refusal must be that of something that is not
-// supported, or of what cannot be on all kernels; anything else is a mistake in
-// the example.
+// verdict compiles an example. If it is rejected, the error must be that a feature is unsupported, or
+// not available on all kernels; any other error is a mistake in the example.
 func verdict(t *testing.T, c construct) string {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := compile.Input{Name: "x.bt", Text: c.script, Target: tgt, Verify: true}
-	if strings.Contains(c.script, "main") { // the examples that ask for debug information
+	if strings.Contains(c.script, "main") { // an example that needs debug information
 		in.Files = &debuginfo.Finder{Files: map[string]string{"/bin/sh": program(t)}}
 	}
 	out, diags := compile.Compile(in)
@@ -97,11 +96,11 @@ func verdict(t *testing.T, c construct) string {
 	}
 	var b strings.Builder
 	diag.Render(&b, diags, diag.RenderOptions{})
-	t.Errorf("the example of %s does not compile:\n%s", c.what, &b)
+	t.Errorf("example of %s does not compile:\n%s", c.what, &b)
 	return "?"
 }
 
-// program is one with debug information, main in line 1 of main.c.
+// program returns a program with debug information; main is in line 1 of main.c.
 func program(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -174,7 +173,7 @@ func arguments(f check.FunctionInfo) string {
 	return strings.Join(forms, " or ")
 }
 
-// probes names the probes that permit a function.
+// probes returns the probes in which a function may be called.
 func probes(f check.FunctionInfo) string {
 	if f.In == nil {
 		return "all"
@@ -182,7 +181,7 @@ func probes(f check.FunctionInfo) string {
 	return strings.Join(f.In, " ")
 }
 
-// standardMacros lists the library.
+// standardMacros returns a list of the standard macros.
 func standardMacros() string {
 	var b strings.Builder
 	b.WriteString("| macro | what it does |\n|---|---|\n")
@@ -192,7 +191,7 @@ func standardMacros() string {
 	return b.String()
 }
 
-// moved lists the members whose path differs between kernels.
+// moved returns a list of the members whose path differs between kernels.
 func moved() string {
 	var b strings.Builder
 	b.WriteString("| struct | paths of the member, oldest first |\n|---|---|\n")
@@ -202,7 +201,7 @@ func moved() string {
 	return b.String()
 }
 
-// otherFunctions lists what is refused as not supported.
+// otherFunctions returns a list of the unsupported functions.
 func otherFunctions() string {
 	var names []string
 	for _, f := range check.Functions() {
@@ -213,7 +212,7 @@ func otherFunctions() string {
 	return generated.Wrap(strings.Join(names, ", ") + ".")
 }
 
-// effects say what each key of the config block does here.
+// effects describe what each key of the config block does in btc.
 var effects = map[string]string{
 	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 32000",
 	"max_map_keys":       "maximum number of elements of a keyed map, unless `let` declares it",
@@ -252,7 +251,7 @@ func settings(t *testing.T) string {
 	}
 	for name := range effects {
 		if !known[name] {
-			t.Errorf("there is no setting %s", name)
+			t.Errorf("no setting called %s", name)
 		}
 	}
 	old := check.Renamed()

@@ -15,8 +15,8 @@ import (
 
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|")
 
-// TestManifestPage checks that docs/manifest.md has a section (###) for each type of
-// the manifest, with a row for each key and no others, in the type's order.
+// TestManifestPage checks that docs/manifest.md has a section (###) for each type of the manifest, with
+// exactly one row per key, in the order of the type.
 func TestManifestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/manifest.md")
 	if err != nil {
@@ -34,16 +34,16 @@ func TestManifestPage(t *testing.T) {
 	for _, typ := range structsOf(reflect.TypeFor[manifest.Manifest](), nil) {
 		want := keysOf(typ)
 		if have := sections[typ.Name()]; !slices.Equal(have, want) {
-			t.Errorf("section %s explains %q, and the type has %q", typ.Name(), have, want)
+			t.Errorf("section %s has the keys %q, want %q", typ.Name(), have, want)
 		}
 		delete(sections, typ.Name())
 	}
 	for name := range sections {
-		t.Errorf("section %s is of no type", name)
+		t.Errorf("section %s: no such type", name)
 	}
 }
 
-// structsOf lists the struct types that a manifest is made of.
+// structsOf returns the struct types that typ consists of.
 func structsOf(typ reflect.Type, known []reflect.Type) []reflect.Type {
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
 		typ = typ.Elem()

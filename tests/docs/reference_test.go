@@ -24,24 +24,24 @@ import (
 )
 
 // entry explains one builtin, function, macro or kind of probe. The entries are in
-// testdata/reference/*.txt, in this form:
+// testdata/reference/*.txt in this form:
 //
 //	== NAME
-//	usage: FORM                one or several, separated by ", "; default: the name
+//	usage: FORM                one or more, separated by ", "; default: the name
 //	explanation, any number of lines
-//	in: KINDS                  the probes that permit it, where the checker's table does not say
-//	kernel: WORDS              what it needs beyond Linux 5.10 and what the manifest says
-//	run: OPTIONS               btrun's options, and parameters after the object
+//	in: KINDS                  the probes in which it may be used, if the checker's table does not list them
+//	kernel: WORDS              what it needs in addition to Linux 5.10 and the features in the manifest
+//	run: OPTIONS               options of btrun, and parameters after the object
 //	compile only: WHY          the example is not run
-//	arch: NAME                 the example is run on this architecture only
+//	arch: NAME                 the example is only run on this architecture
 //	-- SCRIPT                  the example
-//	> LINE                     a line that it prints; none after ">": it prints what the machine has
+//	> LINE                     a line of its output; ">" alone: the output depends on the machine
 type entry struct {
 	name, usage, text, in, kernel, run, only, arch, script string
 	prints                                                 []string
 }
 
-// entries reads a file of testdata/reference.
+// entries parses a file in testdata/reference.
 func entries(t *testing.T, file string) map[string]*entry {
 	t.Helper()
 	data, err := os.ReadFile("testdata/reference/" + file)
@@ -55,7 +55,7 @@ func entries(t *testing.T, file string) map[string]*entry {
 		line = strings.TrimRight(line, "\n")
 		if name, ok := strings.CutPrefix(line, "== "); ok {
 			if all[name] != nil {
-				t.Errorf("%s: two entries %s", file, name)
+				t.Errorf("%s: duplicate entry %s", file, name)
 			}
 			e = &entry{name: name, usage: name}
 			all[name] = e
@@ -87,7 +87,7 @@ func entries(t *testing.T, file string) map[string]*entry {
 	return all
 }
 
-// section is the part of a page about an entry.
+// section returns the section of a page for an entry.
 func (e *entry) section(t *testing.T, title string, about ...string) string {
 	t.Helper()
 	var b strings.Builder
@@ -113,7 +113,7 @@ func (e *entry) section(t *testing.T, title string, about ...string) string {
 	return b.String() + "\n"
 }
 
-// forms takes a usage apart at the commas outside of parentheses.
+// forms splits a usage at the commas outside of parentheses.
 func forms(usage string) []string {
 	var all []string
 	depth, from := 0, 0
@@ -133,7 +133,7 @@ func forms(usage string) []string {
 	return append(all, usage[from:])
 }
 
-// needs compiles the example and says what the host's kernel must have for it.
+// needs compiles the example and describes what it requires of the kernel.
 func (e *entry) needs(t *testing.T) string {
 	t.Helper()
 	tgt, err := kernel.Default("x86_64")
@@ -144,7 +144,7 @@ func (e *entry) needs(t *testing.T) string {
 	if out == nil {
 		var b strings.Builder
 		diag.Render(&b, diags, diag.RenderOptions{})
-		t.Errorf("%s: its example is refused:\n%s", e.name, &b)
+		t.Errorf("%s: example does not compile:\n%s", e.name, &b)
 		return ""
 	}
 	m, err := manifest.Parse(out.Manifest)
@@ -154,7 +154,7 @@ func (e *entry) needs(t *testing.T) string {
 	since := kernel.Version{Major: 5, Minor: 10}
 	for _, n := range m.Needs {
 		if h := kernel.HelperByName(n.Feature); h == nil {
-			t.Errorf("%s needs %s, which has no row in the table of helpers", e.name, n.Feature)
+			t.Errorf("%s needs %s, which is not in the table of helpers", e.name, n.Feature)
 		} else if h.Since.Major > since.Major || h.Since.Major == since.Major && h.Since.Minor > since.Minor {
 			since = h.Since
 		}
@@ -166,16 +166,15 @@ func (e *entry) needs(t *testing.T) string {
 	return text + "."
 }
 
-// TestReference checks the pages of docs/reference to the tables of the checker, of
-// the standard macros and of the kinds of probes: each row has an entry, with an
-// example that compiles.
+// TestReference compares the pages of docs/reference with the tables of the checker, the standard
+// macros and the kinds of probes: there must be an entry for each row, with an example that compiles.
 func TestReference(t *testing.T) {
 	builtins, functions, macros, probes := entries(t, "builtins.txt"), entries(t, "functions.txt"), entries(t, "macros.txt"), entries(t, "probes.txt")
 	pages := map[string]map[string]string{"builtins": {}, "functions": {}, "probes": {}}
 	take := func(from map[string]*entry, name string) *entry {
 		e := from[name]
 		if e == nil {
-			t.Errorf("%s is not explained in testdata/reference", name)
+			t.Errorf("no entry for %s in testdata/reference", name)
 			e = &entry{name: name, script: "begin { exit(); }"}
 		}
 		delete(from, name)
@@ -185,7 +184,7 @@ func TestReference(t *testing.T) {
 	all := check.Functions()
 	slices.SortStableFunc(all, func(a, b check.FunctionInfo) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range all {
-		if !f.Supported && f.Name != "args" { // args is a builtin with a way of its own
+		if !f.Supported && f.Name != "args" { // args is a builtin that is handled separately
 			continue
 		}
 		from, group := functions, f.Group
@@ -249,7 +248,7 @@ func TestReference(t *testing.T) {
 	pages["probes"]["kinds"] = b.String()
 	for _, left := range []map[string]*entry{builtins, functions, macros, probes} {
 		for name := range left {
-			t.Errorf("testdata/reference explains %s, which is in no table", name)
+			t.Errorf("entry for %s in testdata/reference, but it is in no table", name)
 		}
 	}
 	for page, parts := range pages {
@@ -257,7 +256,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestReferenceExamples runs the examples: they print what the pages show.
+// TestReferenceExamples runs the examples and checks the output shown on the pages.
 func TestReferenceExamples(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -279,7 +278,7 @@ func TestReferenceExamples(t *testing.T) {
 	}
 }
 
-// absent are the messages of kernels that lack a kind of probe.
+// absent are the messages on kernels that lack a kind of probe.
 var absent = []string{"this kernel has no kprobes", "the kernel does not permit f", "this machine has no counter", "No matches for usdt"}
 
 func (e *entry) runs(t *testing.T) {
@@ -314,7 +313,7 @@ func (e *entry) runs(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(have, normal(line)) {
-			t.Errorf("%s\ndoes not print %q:\n%s", e.script, line, out)
+			t.Errorf("%s\n%q not found in the output:\n%s", e.script, line, out)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// words are expressions that engineers do not search for, with the ones that they do.
+// words are expressions to avoid, with the terms that engineers search for.
 var words = []struct{ not, but string }{
 	{`tells? whether`, "report whether"},
 	{`folders?`, "directory"},
@@ -26,10 +26,10 @@ var words = []struct{ not, but string }{
 	{`is no \w+`, "is not a"},
 }
 
-// usual is English that the last of the words would find.
+// usual matches ordinary English that the last expression would match.
 var usual = regexp.MustCompile(`(?i)\bthere(\s|//)+is no\b|\bis no (longer|more)\b`)
 
-// TestWords checks the comments and messages of hand-written Go code for these words.
+// TestWords checks the comments and messages in hand-written Go code.
 func TestWords(t *testing.T) {
 	var patterns []*regexp.Regexp
 	for _, w := range words {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fan holds btc fan to its promises: the report is the sum of what the hosts counted, a host that
-// fails or hangs is named and holds up nobody, and nothing is left on a host. The hosts are shell scripts
-// in the place of ssh, kubectl and btrun, which talk as these do; a server of OpenSSH on the loopback
-// interface is the real thing.
+// Package fan tests btc fan: the report is the sum of what the hosts counted, a host that fails or
+// hangs is named and delays no other, and nothing is left on a host. The hosts are shell scripts that
+// replace ssh, kubectl and btrun and behave like them. Some tests use a real OpenSSH server on the
+// loopback interface.
 package fan
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// programs is the directory with btc and btrun.
+// programs is the directory of btc and btrun.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
@@ -41,7 +41,7 @@ func withPrograms(m *testing.M) int {
 	return m.Run()
 }
 
-// fakeSSH runs the command in a shell, as sshd does. The name of the host says how it behaves.
+// fakeSSH runs the command in a shell, as sshd does. The name of the host determines how it behaves.
 const fakeSSH = `#!/bin/sh
 echo "$*" >>"$DIR/ssh.log"
 while [ "$1" != -- ]; do shift; done
@@ -55,7 +55,7 @@ esac
 exec sh -c "$3"
 `
 
-// fakeBtrun answers as btrun --remote does. A host named n37 has counted 37.
+// fakeBtrun responds as btrun --remote does. A host named n37 has counted 37.
 const fakeBtrun = `#!/bin/sh
 for a in "$@"; do printf '[%s]' "$a"; done >"$DIR/arguments.$HOST"
 arch=x86_64 remote=1
@@ -92,7 +92,7 @@ printf '{"type": "end", "time": "t", "status": 0%s}\n' "$end"
 type fleet struct {
 	t    *testing.T
 	dir  string
-	size int64 // of object and manifest
+	size int64 // size of the object and the manifest
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -139,7 +139,7 @@ func (f *fleet) compile(script, object string, more ...string) {
 	}
 }
 
-// command is btc fan with arguments.
+// command returns a btc fan command with the given arguments.
 func (f *fleet) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	cmd = exec.Command(filepath.Join(programs, "btc"), append([]string{"fan"}, args...)...)
 	cmd.Dir = f.dir
@@ -154,7 +154,7 @@ func (f *fleet) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Bu
 	return cmd, stdout, stderr
 }
 
-// run runs btc fan and wants an exit status.
+// run runs btc fan and checks its exit status.
 func (f *fleet) run(status int, args ...string) (stdout, stderr string) {
 	f.t.Helper()
 	cmd, out, errs := f.command(args...)
@@ -167,11 +167,11 @@ func (f *fleet) run(status int, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// counting is a script that says when it counts, and runs until it is ended.
+// counting is a script that reports when it starts counting, and runs until it is interrupted.
 const counting = `BEGIN { @ = count(); printf("up\n"); } interval:s:100 { exit(); }`
 
-// startUntil starts a command and waits until it has printed a text n times. The result reads what it has
-// printed.
+// startUntil starts a command and waits until it has printed text n times. read returns the output so
+// far.
 func (f *fleet) startUntil(cmd *exec.Cmd, text string, n int) (read func() string) {
 	f.t.Helper()
 	out, err := os.CreateTemp(f.dir, "out")
@@ -189,11 +189,11 @@ func (f *fleet) startUntil(cmd *exec.Cmd, text string, n int) (read func() strin
 			return read
 		}
 	}
-	f.t.Errorf("%s has not printed %q within two minutes", cmd, text)
+	f.t.Errorf("%s: %q not printed within two minutes", cmd, text)
 	return read
 }
 
-// gone checks that the processes of hosts that hung have ended.
+// gone checks that the processes of hosts that hung have exited.
 func (f *fleet) gone() {
 	f.t.Helper()
 	for _, pid := range strings.Fields(f.read("pids")) {
@@ -203,7 +203,7 @@ func (f *fleet) gone() {
 			alive = err == nil && !strings.Contains(string(stat), ") Z ")
 		}
 		if alive {
-			f.t.Errorf("process %s of a host is left", pid)
+			f.t.Errorf("process %s of a host is still running", pid)
 		}
 	}
 }
@@ -212,17 +212,18 @@ func has(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			t.Errorf("no %q in\n%s", p, text)
+			t.Errorf("%q not found in\n%s", p, text)
 		}
 	}
 }
 
-// rows are the lines of the table, with single spaces.
+// rows returns the lines of the table, with single spaces.
 func rows(text string) string {
 	return regexp.MustCompile(` {2,}`).ReplaceAllString(text, " ")
 }
 
-// A thousand hosts: the sum of those that work, the others by name.
+// TestThousandHosts checks that the report is the sum of the hosts that work, and that the others are
+// named.
 func TestThousandHosts(t *testing.T) {
 	f := newFleet(t)
 	var hosts strings.Builder
@@ -251,7 +252,7 @@ func TestThousandHosts(t *testing.T) {
 		"x.o",
 	)
 	if want := fmt.Sprintf("@[all]: %d\n\n", sum); out != want {
-		t.Errorf("have %q, want %q", out, want)
+		t.Errorf("output %q, want %q", out, want)
 	}
 	has(
 		t,
@@ -265,19 +266,20 @@ func TestThousandHosts(t *testing.T) {
 	failed := f.read("failed.txt")
 	has(t, failed, "refused950\t# failed: ssh", "silent1\t# late: no answer")
 	if n := strings.Count(failed, "\n"); n != 11 {
-		t.Errorf("%d hosts in --failed", n)
+		t.Errorf("%d hosts in the file of --failed", n)
 	}
 	f.gone()
 }
 
-// Each way in which a host fails has its reason, and what it counted is not in the report.
+// TestFailures checks that each way in which a host fails has its reason, and that the report does not
+// include its counts.
 func TestFailures(t *testing.T) {
 	f := newFleet(t)
 	f.write("path/none", "")
 	names := "n40,motd,n2,old,dies,error,garbage,liar,stuck,silent,future,mips,arm"
 	out, errs := f.run(2, "--host", names, "--connect-timeout", "20s", "--timeout", "1s", "--host-timeout", "15s", "x.o")
-	if out != "@[all]: 44\n\n" { // n40, n2, and 1 of arm and motd
-		t.Errorf("the report is %q", out)
+	if out != "@[all]: 44\n\n" { // n40, n2, and 1 each of arm and motd
+		t.Errorf("report %q, want \"@[all]: 44\"", out)
 	}
 	has(t, rows(errs),
 		"old failed btrun: unknown option --remote: its btrun is older than this btc\n",
@@ -291,7 +293,7 @@ func TestFailures(t *testing.T) {
 		"mips failed the object is for x86_64 and arm64, and this host is mips\n",
 		"btc: 4 of 13 hosts in the report, 9 failed\n")
 	if strings.Contains(errs, "\x1b") {
-		t.Error("a control character of a host reached the terminal's output")
+		t.Error("control character of a host written to standard error")
 	}
 	f.gone()
 	_, errs = f.run(1, "--host", "old,refused", "x.o")
@@ -300,17 +302,17 @@ func TestFailures(t *testing.T) {
 	has(t, errs, "install btrun there, name it with --btrun PATH, or copy it with --push")
 }
 
-// With snapshots, a host that is lost counts with its last one.
+// TestLostHost checks that with snapshots, a lost host counts with its last snapshot.
 func TestLostHost(t *testing.T) {
 	f := newFleet(t)
 	out, errs := f.run(2, "--host", "n1,dies", "--every", "1s", "x.o")
 	if out != "@[all]: 1001\n\n" {
-		t.Errorf("the report is %q", out)
+		t.Errorf("report %q", out)
 	}
 	has(t, errs, "killed by a test; its last snapshot counts", "btc: 2 of 2 hosts in the report, 1 failed")
 }
 
-// An interrupt ends the run on all hosts, and the report is printed.
+// TestInterrupt checks that an interrupt ends the run on all hosts, and that the report is printed.
 func TestInterrupt(t *testing.T) {
 	f := newFleet(t)
 	cmd, out, errs := f.command("--host", "until1,until2,stuck", "--host-timeout", "15s", "--by", "host", "x.o")
@@ -331,13 +333,13 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("%v after %s", cmd.ProcessState, took)
 	}
 	if out.String() != "@[until1, all]: 5\n@[until2, all]: 5\n\n" {
-		t.Errorf("the report is %q", out)
+		t.Errorf("report %q", out)
 	}
 	has(t, rows(errs.String()), "ending the run on all hosts", "stuck late no report 15s after the interrupt\n")
 	f.gone()
 }
 
-// What the script prints comes with the host's name.
+// TestEvents checks that the output of the script is printed with the name of the host.
 func TestEvents(t *testing.T) {
 	f := newFleet(t)
 	out, errs := f.run(0, "--host", "talks1,talks2", "x.o")
@@ -353,8 +355,8 @@ func TestEvents(t *testing.T) {
 		"and 1 other hosts: WARNING: the same everywhere",
 		"14 events lost",
 	)
-	if strings.Count(errs, ": WARNING: the same everywhere\n") != 2 { // the first, and the sum
-		t.Errorf("the warning is repeated:\n%s", errs)
+	if strings.Count(errs, ": WARNING: the same everywhere\n") != 2 { // first occurrence, and the total
+		t.Errorf("warning repeated:\n%s", errs)
 	}
 	out, _ = f.run(0, "--host", "talks1", "-f", "json2", "x.o")
 	has(
@@ -373,11 +375,11 @@ func TestEvents(t *testing.T) {
 	)
 	has(t, errs, "not part of metrics")
 	if fi, err := os.Stat(filepath.Join(f.dir, "out.prom")); err != nil || fi.Mode() != 0o644 {
-		t.Errorf("%v, %v", fi, err)
+		t.Errorf("Stat = %v, %v", fi, err)
 	}
 }
 
-// No argument means anything to a shell on the way.
+// TestQuoting checks that no argument is interpreted by a shell on the way.
 func TestQuoting(t *testing.T) {
 	f := newFleet(t)
 	f.write("p.bt", `BEGIN { @[str($1), str(getopt("name", ""))] = count(); }`)
@@ -385,11 +387,11 @@ func TestQuoting(t *testing.T) {
 	hostile := `a'b "c" $HOME $(touch x) ; touch x \ ` + "\n`touch x` *"
 	f.run(0, "--host", "n1", "--unsafe", "--btrun", "btrun", "p.o", hostile, "--", "--name="+hostile)
 	if have, want := f.read("arguments.n1"), "[--remote][--unsafe][-]["+hostile+"][--][--name="+hostile+"]"; have != want {
-		t.Errorf("have %q\nwant %q", have, want)
+		t.Errorf("arguments on the host: %q\nwant %q", have, want)
 	}
 	has(t, f.read("ssh.log"), "-T -o BatchMode=yes -- n1 exec 'btrun' '--remote' '--unsafe' '-' 'a'\\''b")
 	if _, err := os.Stat(filepath.Join(f.dir, "x")); err == nil {
-		t.Error("a shell has run a command of a parameter")
+		t.Error("a shell ran a command in a parameter")
 	}
 	f.write("bad.txt", "good\n-oProxyCommand=touch x\n")
 	_, errs := f.run(1, "-H", "bad.txt", "x.o")
@@ -401,20 +403,21 @@ func TestQuoting(t *testing.T) {
 	} {
 		_, errs := f.run(1, args...)
 		if !strings.HasPrefix(errs, "btc: ") {
-			t.Errorf("%q: %s", args, errs)
+			t.Errorf("%q: unexpected messages: %s", args, errs)
 		}
 	}
 }
 
-// Hosts of an architecture that the object does not support have one of their own if there is a script.
+// TestArchitectures checks that hosts with an architecture that the object does not support get their
+// own object, if there is a script.
 func TestArchitectures(t *testing.T) {
 	f := newFleet(t)
 	cmd, out, errs := f.command("--host", "n40,arm1", "--by", "host", "x.bt")
 	if err := cmd.Run(); err != nil || out.String() != "@[arm1, all]: 1\n@[n40, all]: 40\n\n" {
-		t.Errorf("%v: %q\n%s", err, out, errs)
+		t.Errorf("error = %v, output %q\n%s", err, out, errs)
 	}
-	f.size = 1 // objects differ
-	// reg("ax") is a register of one architecture.
+	f.size = 1 // makes the objects differ
+	// reg("ax") is a register on one architecture only.
 	f.write("r.bt", `t:raw_syscalls:sys_enter { @[comm] = count(); } kprobe:f { @r = sum(reg("ax")); }`)
 	f.compile("r.bt", "r.o")
 	f.size = 1
@@ -422,18 +425,19 @@ func TestArchitectures(t *testing.T) {
 	has(t, rows(stderr), "arm1 failed the object is for x86_64, and this host is arm64\n")
 	_, stderr = f.run(2, "--host", "n40,arm1", "r.bt")
 	has(t, rows(stderr), "arm1 failed the script cannot be compiled for arm64: ")
-	// A script for riscv64 alone is compiled for the others when they ask.
+	// A script for riscv64 alone is compiled for other architectures if a host reports one.
 	_, stderr = f.run(2, "--host", "n40,arm1", "--arch", "x86_64", "x.bt")
 	has(t, rows(stderr), "arm1 failed the object is for x86_64, and this host is arm64\n")
 }
 
-// --push copies the program and leaves nothing, whether the run ends or is interrupted.
+// TestPush checks that --push copies the program and leaves nothing behind, whether the run ends or is
+// interrupted.
 func TestPush(t *testing.T) {
 	f := newFleet(t)
 	f.write("remote/keep", "")
 	push := []string{"--push=" + filepath.Join(programs, "btrun"), "--push-dir", filepath.Join(f.dir, "remote")}
 	_, errs := f.run(1, append(push, "--host", "n1", "--timeout", "1s", "--pid", "4194304", "x.o")...)
-	has(t, rows(errs), "n1 failed ") // no such process, by the real btrun
+	has(t, rows(errs), "n1 failed ") // reported by the real btrun: no such process
 	if os.Geteuid() == 0 {
 		out, errs := f.run(
 			0,
@@ -449,18 +453,18 @@ func TestPush(t *testing.T) {
 				`BEGIN { @[1] = count(); } interval:s:100 { exit(); }`,
 			)...)
 		if out != "@[n1, 1]: 1\n@[n2, 1]: 1\n\n" {
-			t.Errorf("%s\n%s", out, errs)
+			t.Errorf("unexpected result: %s\n%s", out, errs)
 		}
 		args := append(push, "--host", "n1", "-e", counting)
 		cmd, _, _ := f.command(args...)
 		read := f.startUntil(cmd, "up\n", 1)
 		cmd.Process.Signal(syscall.SIGINT)
 		if cmd.Wait(); read() != "n1: up\n@: 1\n\n" {
-			t.Errorf("%v, %q", cmd.ProcessState, read())
+			t.Errorf("after an interrupt: %v, output %q", cmd.ProcessState, read())
 		}
 		cmd, _, _ = f.command(args...)
 		f.startUntil(cmd, "up\n", 1)
-		cmd.Process.Kill() // the connection ends
+		cmd.Process.Kill() // breaks the connection
 		cmd.Wait()
 	}
 	var left []os.DirEntry
@@ -470,7 +474,7 @@ func TestPush(t *testing.T) {
 		}
 	}
 	if len(left) != 1 {
-		t.Errorf("left on the host: %v", left)
+		t.Errorf("files left on the host: %v", left)
 	}
 	_, errs = f.run(1, "--push=x.bt", "--host", "n1", "x.o")
 	has(t, errs, "btc: --push: ")

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// fakeKubectl lists pods, and runs the command of exec as a container would.
+// fakeKubectl lists pods, and runs the command of exec as in a container.
 const fakeKubectl = `#!/bin/sh
 printf '[%s]' "$@" >>"$DIR/kubectl.log"; echo >>"$DIR/kubectl.log"
 case "$*" in
@@ -33,7 +33,7 @@ shift
 exec "$@"
 `
 
-// pod is one as the API has it.
+// pod returns a pod as the API represents it.
 func pod(namespace, name, node, phase string) map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": map[string]any{"nodeName": node},
@@ -51,7 +51,8 @@ func podList(pods ...map[string]any) string {
 	return string(b)
 }
 
-// One pod of each node runs the object; those that do not run are named.
+// TestKubectl checks that one pod per node runs the object, and that pods that are not running are
+// named.
 func TestKubectl(t *testing.T) {
 	f := newFleet(t)
 	f.write("path/kubectl", fakeKubectl)
@@ -88,7 +89,7 @@ func TestKubectl(t *testing.T) {
 		"a b'c",
 	)
 	if out != "@[node-a, all]: 4\n@[node-c, all]: 7\n@[node-b, all]: 30\n\n" {
-		t.Errorf("the report is %q", out)
+		t.Errorf("report %q", out)
 	}
 	has(
 		t,
@@ -122,7 +123,8 @@ func TestKubectl(t *testing.T) {
 	)
 }
 
-// The real kubectl understands the arguments: a server in its place sees the command as it was meant.
+// TestRealKubectl checks that the real kubectl accepts the arguments: a server that replaces the API
+// server must receive the intended command.
 func TestRealKubectl(t *testing.T) {
 	kubectl, err := filepath.Abs("../../build/fleet/root/usr/bin/kubectl")
 	if err != nil {
@@ -141,7 +143,7 @@ func TestRealKubectl(t *testing.T) {
 		switch {
 		case r.URL.Path == "/api/v1/namespaces/ops/pods":
 			if r.URL.Query().Get("labelSelector") != "app=btrun" {
-				t.Errorf("selector %q", r.URL.RawQuery)
+				t.Errorf("query for pods = %q", r.URL.RawQuery)
 			}
 			fmt.Fprint(
 				w,
@@ -151,7 +153,7 @@ func TestRealKubectl(t *testing.T) {
 			mu.Lock()
 			commands, containers = r.URL.Query()["command"], r.URL.Query()["container"]
 			if r.URL.Query().Get("stdin") != "true" || r.URL.Query().Get("tty") == "true" {
-				t.Errorf("%s", r.URL.RawQuery)
+				t.Errorf("query for exec = %q", r.URL.RawQuery)
 			}
 			mu.Unlock()
 			w.WriteHeader(http.StatusForbidden)
@@ -212,7 +214,7 @@ func TestRealKubectl(t *testing.T) {
 		want,
 	) ||
 		!slices.Equal(containers, []string{"tools"}) {
-		t.Errorf("the server was asked to run %q in %q, want %q\n%s", commands, containers, want, errs)
+		t.Errorf("server received %q for containers %q, want %q\n%s", commands, containers, want, errs)
 	}
 	has(t, rows(errs), "node-a failed ", "no exec for you")
 }

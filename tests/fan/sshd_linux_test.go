@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// sshd is a server of OpenSSH on the loopback interface, with keys of its own.
-type sshd struct{ options []string } // of btc fan
+// sshd is an OpenSSH server on the loopback interface with its own keys.
+type sshd struct{ options []string } // options for btc fan
 
-// startSSHD starts one. It runs in a mount namespace, in which the user exists that it needs.
+// startSSHD starts a server in a mount namespace in which the user that it requires exists.
 func startSSHD(t *testing.T) *sshd {
 	t.Helper()
 	root, err := filepath.Abs("../../build/fleet/root")
@@ -41,7 +41,7 @@ func startSSHD(t *testing.T) *sshd {
 		t.Skip("skipped: no ssh and ssh-keygen on this machine")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: not root: sshd needs its user, and btrun bpf(2)")
+		t.Skip("skipped: not root: needed to start sshd and for bpf(2)")
 	}
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -94,7 +94,7 @@ func startSSHD(t *testing.T) *sshd {
 		select {
 		case err := <-ended:
 			b, _ := os.ReadFile(in("log"))
-			t.Skipf("skipped: sshd does not start: %v: %s", err, strings.Join(strings.Fields(string(b)), " "))
+			t.Skipf("skipped: cannot start sshd: %v: %s", err, strings.Join(strings.Fields(string(b)), " "))
 		case <-time.After(50 * time.Millisecond):
 		}
 		if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
@@ -112,12 +112,12 @@ func startSSHD(t *testing.T) *sshd {
 	return s
 }
 
-// Over real connections of ssh: merged counts are the sum, an interrupt reaches the hosts, a connection
-// that breaks ends the run there, and --push leaves nothing.
+// TestOpenSSH tests over real ssh connections: merged counts are the sum, an interrupt reaches the
+// hosts, a broken connection ends the run on the host, and --push leaves nothing behind.
 func TestOpenSSH(t *testing.T) {
 	s := startSSHD(t)
 	f := newFleet(t)
-	if err := os.Remove(filepath.Join(f.dir, "path/ssh")); err != nil { // the real one
+	if err := os.Remove(filepath.Join(f.dir, "path/ssh")); err != nil { // use the real ssh
 		t.Fatal(err)
 	}
 	f.write("remote/keep", "")
@@ -146,10 +146,10 @@ func TestOpenSSH(t *testing.T) {
 	read := f.startUntil(cmd, "up\n", 2)
 	cmd.Process.Signal(syscall.SIGINT)
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 || !strings.HasSuffix(read(), "@: 2\n\n") {
-		t.Errorf("%v: %s\n%s", cmd.ProcessState, read(), stderr)
+		t.Errorf("after an interrupt: %v, output %s\n%s", cmd.ProcessState, read(), stderr)
 	}
 	if n := runsOf(btrun); n != 0 {
-		t.Errorf("%d btrun are left", n)
+		t.Errorf("%d processes of btrun still running", n)
 	}
 
 	push := append(
@@ -158,11 +158,11 @@ func TestOpenSSH(t *testing.T) {
 		s.options...)
 	out, errs = f.run(0, append([]string{"--timeout", "300ms"}, push...)...)
 	if !strings.HasSuffix(out, "@: 2\n\n") {
-		t.Errorf("%q\n%s", out, errs)
+		t.Errorf("unexpected output: %q\n%s", out, errs)
 	}
 	cmd, _, _ = f.command(push...)
 	f.startUntil(cmd, "up\n", 2)
-	syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) // this machine goes away
+	syscall.Kill(cmd.Process.Pid, syscall.SIGKILL) // as if this machine went away
 	cmd.Wait()
 	left := func() int {
 		all, _ := os.ReadDir(filepath.Join(f.dir, "remote"))
@@ -171,11 +171,11 @@ func TestOpenSSH(t *testing.T) {
 	if waitFor(t, func() bool { return left() == 1 }); left() != 1 {
 		out, _ := exec.Command("sh", "-c", "ls -lR "+filepath.Join(f.dir, "remote")+"; ps axf | grep -B3 -A3 [b]trun").
 			CombinedOutput()
-		t.Logf("left on the host: %s", out)
+		t.Logf("files left on the host: %s", out)
 	}
 }
 
-// waitFor waits for a condition.
+// waitFor waits until a condition holds.
 func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -183,10 +183,10 @@ func waitFor(t *testing.T, is func() bool) {
 			return
 		}
 	}
-	t.Error("it did not happen within a minute")
+	t.Error("condition not met within a minute")
 }
 
-// runsOf is the number of processes that run a program.
+// runsOf returns the number of processes that run a program.
 func runsOf(path string) int {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	n := 0

@@ -2,10 +2,10 @@
 
 // Package filetest runs the file tests of passes.
 //
-// A file test is a txtar archive, one small case. Its comment says in prose
-// what the case shows, and in one line which passes run:
+// A file test is a txtar archive with one small case. Its comment describes the case in prose, and
+// lists in one line the passes to run:
 //
-//	Adding nothing is dropped.
+//	Adding zero is removed.
 //
 //	pass fold
 //	-- in --
@@ -14,28 +14,27 @@
 //	  ...
 //	}
 //	-- out --
-//	(the text after the pass)
+//	(the IR after the pass)
 //	-- inputs --
 //	run p ctx+112=4
 //
 // Sections:
 //
-//	in      the IR text the pass takes (docs/ir.md)
-//	out     the text it gives, exactly as ir.Print writes it
-//	error   instead of out: what the pass refuses, one Diag a line
-//	inputs  what the programs are run with, in the form of interp.ParseInputs.
-//	        The text before and after the pass must do the same in the
-//	        interpreter. Every case with programs should have it.
-//	state   what can be observed after the inputs ran, for the reader; it must
-//	        be right when it is there
+//	in      the IR before the pass (docs/ir.md)
+//	out     the IR after the pass, exactly as printed by ir.Print
+//	error   instead of out: the errors of the pass, one Diag per line
+//	inputs  the inputs for running the programs, in the form of interp.ParseInputs.
+//	        The IR before and after the pass must behave the same in the
+//	        interpreter. Every case with programs should have this section.
+//	state   the observable state after running the inputs, for the reader; if
+//	        present, it must be correct
 //
-// Both strings must pass ir.Verify, and must come back the same from print and
-// parse. The target is the default one of x86_64; a line `target none` runs
-// without one, `target arm64` with that architecture's. A line `serve x86_64
-// arm64` says which architectures the object serves.
+// The IR before and after must pass ir.Verify, and must not change when it is printed and parsed again.
+// The target is the default one of x86_64; a line `target none` runs without a target, `target arm64`
+// with that of arm64. A line `serve x86_64 arm64` lists the architectures that the object supports.
 //
-// `go test -run ... -update` rewrites out, error and state of the cases that
-// fail; a missing out is filled in.
+// `go test -run ... -update` rewrites out, error and state of the cases that fail, and adds a missing
+// out.
 package filetest
 
 import (
@@ -55,13 +54,13 @@ import (
 	"btc/ir/kernel"
 )
 
-// Pass is what a case runs. It may be nil in a table only by mistake.
+// Pass is a pass that a case can run. A nil Pass in a table is a mistake.
 type Pass func(*ir.Module) []ir.Diag
 
 var update = flag.Bool("update", false, "rewrite the expected parts of file tests")
 
-// Run runs each *.txtar file of dir as a subtest. It fails when there is none,
-// and when a case names a pass that is not in passes.
+// Run runs each *.txtar file of dir as a subtest. It fails if there are none, or if a case names a pass
+// that is not in passes.
 func Run(t *testing.T, dir string, passes map[string]Pass) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
@@ -88,12 +87,12 @@ func Run(t *testing.T, dir string, passes map[string]Pass) {
 	}
 }
 
-// testCase is an archive that was read.
+// testCase is a parsed archive.
 type testCase struct {
 	passes []Pass
 	before *ir.Module
 	inputs []interp.Input
-	want   map[string]string // sections out, error, state
+	want   map[string]string // contents of the sections out, error and state
 }
 
 func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
@@ -117,7 +116,7 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 		}
 	}
 	if len(c.passes) == 0 {
-		return nil, fmt.Errorf("the comment has no line: pass NAME")
+		return nil, fmt.Errorf("no line \"pass NAME\" in the comment")
 	}
 	for _, f := range archive.Files {
 		var err error
@@ -137,7 +136,7 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 		}
 	}
 	if c.before == nil {
-		return nil, fmt.Errorf("no section in")
+		return nil, fmt.Errorf("missing section \"in\"")
 	}
 	if machine != "none" {
 		var err error
@@ -148,14 +147,14 @@ func read(archive *txtar.Archive, passes map[string]Pass) (*testCase, error) {
 	for _, name := range serve {
 		a := arch.ByName(name)
 		if a == nil {
-			return nil, fmt.Errorf("no architecture %q", name)
+			return nil, fmt.Errorf("unknown architecture %q", name)
 		}
 		c.before.Arches = append(c.before.Arches, a)
 	}
 	return c, nil
 }
 
-// run answers what the sections should be. Its error is what no update mends.
+// run returns the correct contents of the sections. Its error cannot be fixed with -update.
 func (c *testCase) run() (map[string]string, error) {
 	if err := ir.Verify(c.before); err != nil {
 		return nil, fmt.Errorf("in: %w", err)
@@ -195,16 +194,15 @@ func (c *testCase) run() (map[string]string, error) {
 func roundTrip(text string) error {
 	m, err := ir.Parse(text)
 	if err != nil {
-		return fmt.Errorf("what was printed does not parse: %w\n%s", err, text)
+		return fmt.Errorf("printed IR does not parse: %w\n%s", err, text)
 	}
 	if again := m.String(); again != text {
-		return fmt.Errorf("print and parse differ (-first +second):\n%s", cmp.Diff(text, again))
+		return fmt.Errorf("IR changed by parsing and printing it again (-first +second):\n%s", cmp.Diff(text, again))
 	}
 	return nil
 }
 
-// compare checks the sections that are there; state is optional, out or error
-// is not.
+// compare checks the existing sections. A missing state is allowed; a missing out or error is not.
 func (c *testCase) compare(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {
 	t.Helper()
 	bad := false
@@ -224,7 +222,7 @@ func (c *testCase) compare(t *testing.T, file string, archive *txtar.Archive, go
 	}
 }
 
-// normal leaves out empty lines at the ends.
+// normal removes blank lines at the start and the end.
 func normal(s string) string { return strings.TrimSpace(s) }
 
 func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {

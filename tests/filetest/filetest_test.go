@@ -30,8 +30,8 @@ b0(v0:ctx):
 run p
 `
 
-// A pass that changes what the program does must fail its case whatever the
-// expected text says; a pass that refuses shows its diagnostics.
+// TestRunner checks that a case fails if its pass changes what the program does, whatever the expected
+// output says, and that the errors of a pass are shown.
 func TestRunner(t *testing.T) {
 	ret := func(n int64) Pass {
 		return func(m *ir.Module) []ir.Diag {
@@ -58,27 +58,27 @@ func TestRunner(t *testing.T) {
 		got, err := c.run()
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+				t.Errorf("%s: error = %v, want %q", tt.name, err, tt.err)
 			}
 			continue
 		}
 		if err != nil || !strings.Contains(got["out"]+got["error"], tt.want) {
-			t.Errorf("%s: %v, %v", tt.name, got, err)
+			t.Errorf("%s: run() = %v, %v", tt.name, got, err)
 		}
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"pass nope\n-- in --\n":     `no pass "nope"`,
-		"-- in --\n":                "no line: pass NAME",
-		"pass ones\n":               "no section in",
+		"-- in --\n":                `no line "pass NAME"`,
+		"pass ones\n":               "missing section",
 		"pass ones\n-- in --\nfunc": "in: line 1",
 		strings.Replace(archiveText, "-- out", "-- put", 1): `unknown section "put"`,
 	} {
 		_, err := read(txtar.Parse([]byte(text)), map[string]Pass{"ones": func(*ir.Module) []ir.Diag { return nil }})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
+			t.Errorf("error = %v, want %q", err, want)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package habits types the command lines of bpftrace's manual page, and those that people are used
-// to, with btc called by bpftrace's name. Where bpftrace itself is at hand (build/oracle), it runs
-// each of them, too, and both must write the same and exit with the same status.
+// Package habits runs the command lines of bpftrace's manual page, and others that users are accustomed
+// to, with btc under the name bpftrace. If bpftrace itself is available (build/oracle), it runs each of
+// them, too: both must write the same and exit with the same status.
 package habits
 
 import (
@@ -21,24 +21,24 @@ import (
 	"btc/loader/kerneltypes"
 )
 
-// what selects the parts of the result that must be equal in both programs.
+// what selects the parts of the result that must be equal for both programs.
 type what int
 
 const (
 	all    what = iota // standard output, standard error and status
-	output             // standard output and status: messages have another form
-	status             // the status; the output is compared with want alone
-	own                // nothing: why is in the comment
+	output             // standard output and status; the form of messages differs
+	status             // the status only; the output is only matched with want
+	own                // nothing; the comment gives the reason
 )
 
-// habit is a command line of a shell in which bpftrace is the program under test.
+// habit is a shell command line in which bpftrace is the program under test.
 type habit struct {
 	line string
 	same what
-	want string // regular expression that btc's standard output and error match; "": any
+	want string // regular expression for the output and errors of btc; "" matches any
 }
 
-// scripts are the files of the directory in which habits are typed.
+// scripts are the files in the directory in which the commands run.
 var scripts = map[string]string{
 	"param.bt":    "#!/usr/bin/env bpftrace\nbegin { printf(\"param %d %s\\n\", $1, str($2)); exit(); }\n",
 	"quiet.bt":    "#!/usr/bin/env -S bpftrace -q\nbegin { printf(\"param %d %s\\n\", $1, str($2)); exit(); }\n",
@@ -57,12 +57,12 @@ var scripts = map[string]string{
 	"comments.bt": "/* a\n * comment */\n// another\nbegin { /* in */ printf(\"commented\\n\"); exit(); }\n",
 }
 
-// habits are typed one after the other. Most come from the manual page, in its order.
+// habits run in this order. Most are from the manual page, in its order.
 var habits = []habit{
 	// The version and the help.
 	{`bpftrace -V`, all, `^bpftrace v`},
 	{`bpftrace --version`, all, `^bpftrace v`},
-	{`bpftrace -h`, status, `(?m)^usage: bpftrace \[options\] FILE`}, // text of its own
+	{`bpftrace -h`, status, `(?m)^usage: bpftrace \[options\] FILE`}, // the text differs
 	{`bpftrace --help`, status, `(?m)^  -e, --program PROGRAM `},
 	{`bpftrace`, status, `^usage: bpftrace `},
 	{`bpftrace --nosuch`, output, `unknown option --nosuch`},
@@ -112,8 +112,8 @@ var habits = []habit{
 	{`bpftrace --warnings -q -e 'begin { print(@x[1]); @x[2] = 1; exit() }'`, all, ``},
 	{`bpftrace -kk -e 'begin { exit() }'`, output, `-kk has been deprecated`},
 	{`bpftrace --no-warnings -q -e 'begin { @x = 1; delete(@x, 1); exit() }'`, status, ``},
-	// bpftrace names the probes that it attaches; btc shows the kernel's log, too, which
-	// bpftrace shows with -d verifier.
+	// bpftrace lists the probes that it attaches. btc also shows the kernel's log, as bpftrace does
+	// with -d verifier.
 	{`bpftrace -v -e 'begin { exit() }'`, output, `processed \d+ insns`},
 	{`bpftrace --verbose -q -e 'begin { exit() }'`, output, `processed \d+ insns`},
 
@@ -124,12 +124,12 @@ var habits = []habit{
 	{`bpftrace -e 'begin { }' -c /bin/false; echo $?`, all, `0\n`},
 	{`bpftrace -q -e 'begin { print(cpid > 0); }' -c 'sleep 0.1'`, all, `^true|^1`},
 	{`bpftrace -e 'begin { exit() }' -c nosuchcmd`, output, `Path 'nosuchcmd' does not exist or is not executable`},
-	// btc splits the command as a shell does; bpftrace passes quotes on.
+	// btc splits the command like a shell; bpftrace passes quotes on.
 	{`bpftrace -q -e 'begin { }' -c 'echo "a  b" c'`, own, `a  b c\n`},
 	{`bpftrace -q -e 'begin { }' -c "echo 'a  b' c\\ d"`, own, `a  b c d\n`},
 	{`bpftrace -q -e 'begin { }' -c 'sh -c "echo a; exit 3"'; echo $?`, own, `(?s)a\n.*0\n`},
 	{`bpftrace -q -e 'begin { }' -c 'echo "a'`, own, `unclosed "`},
-	{`bpftrace -q -e 'begin { }' -c ''`, own, `-c: the command is empty`}, // bpftrace then traces until Ctrl-C
+	{`bpftrace -q -e 'begin { }' -c ''`, own, `-c: the command is empty`}, // bpftrace traces until Ctrl-C
 	{`bpftrace -p $$ -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --pid $$ -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --pid=$$ -q -e 'begin { exit() }'`, all, ``},
@@ -147,7 +147,7 @@ var habits = []habit{
 	{`bpftrace -Iinc include.bt`, all, `^10\n`},
 	{`bpftrace -q -e '#include "a.h"
 begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
-	{`bpftrace --include nosuch.h -e 'begin { exit() }'`, own, `--include nosuch.h: no such file`}, // status 2 there
+	{`bpftrace --include nosuch.h -e 'begin { exit() }'`, own, `--include nosuch.h: no such file`}, // bpftrace: status 2
 
 	// Permissions and features.
 	{`bpftrace --unsafe -q -e 'begin { system("echo hi"); exit() }'`, all, `^hi\n`},
@@ -173,13 +173,13 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace --mode test tests.bt`, status, `FAILED.*two`},
 	{`bpftrace --probe-filter 'interval:ms.*' only.bt`, all, `Attached 1 probe`},
 	{`bpftrace --probe-filter nosuch only.bt`, all, ``},
-	{`bpftrace --probe-filter '(' only.bt`, own, `Invalid --probe-filter regex`}, // status 255 there
+	{`bpftrace --probe-filter '(' only.bt`, own, `Invalid --probe-filter regex`}, // bpftrace: status 255
 	{`bpftrace --aot x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
 	{`bpftrace --emit-elf x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
 	{`bpftrace --emit-llvm x -e 'begin { exit() }'`, own, `btc does not use LLVM`},
 	{`bpftrace --info`, status, `(?s)System\n  OS: Linux .*\nBuild\n.*Kernel helpers\n.*Kernel features\n.*Map types\n.*Probe types\n.*  iter: `},
 
-	// Stages: each program has its own.
+	// The compilation stages of the two programs differ.
 	{`bpftrace -d ast -q -e 'begin { exit() }'`, status, `begin\n`},
 	{`bpftrace -d parse -q -e 'begin { exit() }'`, status, `begin\n`},
 	{`bpftrace -d types -q -e 'begin { $x = 1; exit() }'`, status, `\$x = 1`},
@@ -188,7 +188,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -d libbpf -q -e 'begin { exit() }'`, status, `==== object ====`},
 	{`bpftrace -d verifier -q -e 'begin { exit() }'`, status, `processed \d+ insns`},
 	{`bpftrace -d ast -d dis -q -e 'begin { exit() }'`, status, `==== ast ====`},
-	{`bpftrace -d all -q -e 'begin { exit() }'`, own, `==== ast ====`}, // bpftrace takes long
+	{`bpftrace -d all -q -e 'begin { exit() }'`, own, `==== ast ====`}, // bpftrace is slow
 	{`bpftrace -d nosuch -e 'begin { exit() }'`, output, `unknown stage "nosuch"`},
 
 	// Lists.
@@ -209,7 +209,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -l 'p:*'`, all, `profile:hz:\n`},
 	{`bpftrace -l 'self:*'`, all, `self:signal:SIGUSR1\n`},
 	{`bpftrace -l 'watchpoint:*'`, all, `^$`},
-	{`bpftrace -l sched_switch`, own, `tracepoint:sched:sched_switch\n`}, // bpftrace lists raw tracepoints with kprobes only
+	{`bpftrace -l sched_switch`, own, `tracepoint:sched:sched_switch\n`}, // bpftrace: with kprobes only
 	{`bpftrace -l '*sched_switch*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
 	{`bpftrace -l 'rawtracepoint:sched_sw*'`, own, `rawtracepoint:vmlinux:sched_switch\n`},
 	{`bpftrace -l 'nosuch:*'`, own, `unknown kind of probe nosuch`}, // bpftrace prints nothing
@@ -223,7 +223,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -lv 'struct css_task_iter'`, all, `struct css_set \*cur_cset;\n`},
 	{`bpftrace -lv 'struct task_struct'`, all, `\tconst struct cred \*real_cred;\n`},
 	{`bpftrace -lv 'struct sched_*entity'`, all, ``},
-	{`bpftrace -lv 'union *'`, status, `sival_int;\n`}, // bpftrace leaves some out
+	{`bpftrace -lv 'union *'`, status, `sival_int;\n`}, // bpftrace omits some
 	{`bpftrace -lv 'struct timespec64'`, all, `tv_nsec;\n`},
 	{`bpftrace -l 'union sigv*'`, all, `^union sigval\n`},
 	{`bpftrace -lv 'union sigval'`, all, `sival_int;\n`},
@@ -236,7 +236,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -l "uretprobe:./prog:main"`, all, `^uretprobe:./prog:main\n$`},
 	{`bpftrace -l "*:./prog:add_up"`, all, `uprobe:./prog:add_up\n`},
 	{`bpftrace -l "uprobe:*:add_up"`, all, `add_up\n`},
-	{`PATH=$PATH:$PWD/bin bpftrace -l 'uprobe:also:add_up'`, own, `bin/also:add_up\n`}, // its PATH is another
+	{`PATH=$PATH:$PWD/bin bpftrace -l 'uprobe:also:add_up'`, own, `bin/also:add_up\n`}, // bpftrace: other PATH
 	{`bpftrace -lv "uprobe:$PWD/prog:add_up"`, all, `    struct point\* p\n`},
 	{`bpftrace -l "usdt:./prog:*"`, all, `^$`},
 	{`bpftrace -l 'uprobe:/nosuch:*'`, status, ``},
@@ -246,7 +246,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`BPFTRACE_MAX_STRLEN=2000 bpftrace -q -e 'begin { printf("%d\n", sizeof(str($1))); exit() }' x`, all, `^2\n`},
 	{`BPFTRACE_MAX_MAP_KEYS=2 bpftrace -q -e 'begin { @x[1] = 1; @x[2] = 2; @x[3] = 3; exit() }'`, status, `Map full`},
 	{`BPFTRACE_STACK_MODE=raw bpftrace -q -e 'begin { print(kstack(1)); exit() }' | wc -l`, all, ``},
-	{`BPFTRACE_STACK_MODE=nosuch bpftrace -q -e 'begin { exit() }'`, own, `Invalid value for stack_mode`}, // status 2 there
+	{`BPFTRACE_STACK_MODE=nosuch bpftrace -q -e 'begin { exit() }'`, own, `Invalid value for stack_mode`}, // bpftrace: status 2
 	{`BPFTRACE_MAX_PROBES=1 bpftrace -q -e 'tracepoint:sched:sched_sw* {} begin { exit() }'`, output, `exceeds the current limit of 1 probes`},
 	{`BPFTRACE_MAX_CAT_BYTES=5 bpftrace -q -e 'begin { cat("/proc/version"); exit() }'`, all, `^Linux`},
 	{`BPFTRACE_PRINT_MAPS_ON_EXIT=0 bpftrace -q -e 'begin { @x = 1; exit() }'`, all, ``},
@@ -263,7 +263,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`BPFTRACE_NOSUCH=1 bpftrace -q -e 'begin { exit() }'`, all, ``},
 }
 
-// noise is what bpftrace says about the machine of the tests.
+// noise matches bpftrace's messages about the machine of the tests.
 var noise = regexp.MustCompile(`(?m)^(WARNING: Could not read functions from|WARNING: .*RLIMIT_MEMLOCK|` +
 	`WARNING: The kernel contains bpf_iter__|/bin/sh: warning:).*\n`)
 
@@ -312,7 +312,7 @@ func TestHabits(t *testing.T) {
 		}
 		have := ours.types(t, h.line)
 		if !regexp.MustCompile(h.want).MatchString(have.out + have.err) {
-			t.Errorf("%s\nwrites\n%s\nwithout %s", h.line, have, h.want)
+			t.Errorf("%s\noutput:\n%s\nno match of %s", h.line, have, h.want)
 		}
 		if theirs == nil || h.same == own {
 			continue
@@ -323,16 +323,16 @@ func TestHabits(t *testing.T) {
 		case have.status != want.status,
 			h.same <= output && have.out != want.out,
 			h.same == all && have.err != want.err:
-			t.Errorf("%s\nwrites\n%s\nbpftrace writes\n%s", h.line, have, want)
+			t.Errorf("%s\noutput:\n%s\nof bpftrace:\n%s", h.line, have, want)
 		}
 	}
 	t.Logf("%d habits, %d compared with bpftrace", len(habits), compared)
 }
 
-// typist types commands in a directory; bin is the first directory of PATH.
+// typist runs commands in a directory; bin is the first directory of PATH.
 type typist struct{ dir, bin string }
 
-// result is what a command wrote.
+// result is the result of a command.
 type result struct {
 	out, err string
 	status   int
@@ -359,16 +359,16 @@ func (y typist) types(t *testing.T, line string) result {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v", line, err)
 	}
-	// The two directories have names of the same length, so that columns agree.
+	// The two directories have names of the same length, so that columns line up.
 	own := func(b []byte) string { return strings.ReplaceAll(string(b), y.dir, "DIR") }
 	said := strings.ReplaceAll(noise.ReplaceAllString(own(errs.Bytes()), ""), " \n", "\n")
 	return result{own(out.Bytes()), said, cmd.ProcessState.ExitCode()}
 }
 
-// files makes a directory with the scripts.
+// files returns a directory with the scripts.
 func files(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir() // below /tmp, which bpftrace's own root has, too
+	dir := t.TempDir() // below /tmp, which is also visible in the root directory of bpftrace
 	for name, text := range scripts {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -395,8 +395,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// oracle makes a directory with a program called bpftrace that runs the one of build/oracle. PATH
-// is the usual one for it, or it would find this program again.
+// oracle returns a directory with a program called bpftrace that runs the one in build/oracle, with the
+// usual PATH, because otherwise it would find itself.
 func oracle(t *testing.T) string {
 	t.Helper()
 	tool, err := filepath.Abs("../setup/bpftrace-oracle")

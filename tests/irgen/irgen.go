@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package irgen makes small valid modules out of bytes, for fuzz tests: of
-// passes (interpreter before = after), of selection and register allocation.
+// Package irgen generates small valid IR modules for fuzz tests of passes (the interpreter must give
+// the same result before and after), and of instruction selection and register allocation.
 //
-// It takes bytes and gives a module that passes ir.Verify and ends on every
-// input: one kprobe program with arithmetic, branches, bounded loops, slots,
-// map and output ops. Any bytes give a module; the same bytes the same one.
+// The input is any sequence of bytes. The module passes ir.Verify and terminates on every input. It has
+// one kprobe program with arithmetic, branches, bounded loops, slots, map and output ops. The same
+// bytes always give the same module.
 package irgen
 
 import (
@@ -14,18 +14,17 @@ import (
 	"btc/ir/interp"
 )
 
-// Level says which ops a module may hold.
+// Level selects the ops that a module may contain.
 type Level int
 
 // Levels.
 const (
-	Core  Level = iota // core ops only: what selection takes
-	Mixed              // high ops too
+	Core  Level = iota // core ops only, as instruction selection requires
+	Mixed              // high ops, too
 )
 
-// The tables of both levels. In core form the map of the script has its BPF
-// form; in mixed form lowering is yet to choose it, and core lookups go to an
-// internal map.
+// The maps of both levels. On level Core, the map of the script already has its BPF form. On level
+// Mixed, lowering has yet to choose it, so core lookups use an internal map.
 const (
 	coreMaps = `
 map (name @x, shape plain, key (kind int, size 8), value (kind int, size 8), bpf (name AT_x, type hash, key_size 8, value_size 16, max_entries 64, present -1, gens 1, loss -1))
@@ -44,7 +43,7 @@ event (id 0, name e, kind printf, size 24, fields [(name a, off 8, layout (kind 
 `
 )
 
-// Module makes a module of the bytes.
+// Module returns the module for data.
 func Module(data []byte, level Level) *ir.Module {
 	text, x := coreMaps+tables, "@x"
 	if level == Mixed {
@@ -67,7 +66,7 @@ func Module(data []byte, level Level) *ir.Module {
 	return m
 }
 
-// Inputs are runs that reach both sides of many branches.
+// Inputs returns inputs that reach both sides of many branches.
 func Inputs() []interp.Input {
 	in, err := interp.ParseInputs(`
 run p ctx+112=0 ctx+104=1 ctx+96=2 pid=1 tid=1
@@ -85,16 +84,16 @@ type gen struct {
 	*ir.Builder
 	data     []byte
 	level    Level
-	budget   int // statements left
+	budget   int // remaining statements
 	depth    int
-	raw      string // the map of core lookups
+	raw      string // the map for core lookups
 	ctx      *ir.Value
 	mem, key *ir.Value
-	ints     []*ir.Value // values that can be used here
+	ints     []*ir.Value // values that are usable at this point
 	bools    []*ir.Value
 }
 
-// pick takes a number below n from the bytes; 0 when they are used up.
+// pick consumes bytes and returns a number below n; 0 if there are no more bytes.
 func (g *gen) pick(n int) int {
 	if len(g.data) == 0 {
 		return 0
@@ -123,7 +122,7 @@ func (g *gen) bool() *ir.Value {
 	return g.ICmp(ir.Cond(g.pick(int(ir.SGE)+1)), g.int(), g.int())
 }
 
-// scope runs body with the values visible so far and forgets its own.
+// scope runs body with the visible values and then removes those that body has added.
 func (g *gen) scope(body func()) {
 	ints, bools := g.ints[:len(g.ints):len(g.ints)], g.bools[:len(g.bools):len(g.bools)]
 	g.depth++
@@ -176,7 +175,7 @@ func (g *gen) compare() {
 
 func (g *gen) choose() { g.add(g.Select(g.bool(), g.int(), g.int())) }
 
-// memory stores to or loads from an aligned place of the slot.
+// memory stores to, or loads from, an aligned offset of the slot.
 func (g *gen) memory() {
 	k := []ir.MemKind{ir.U8, ir.U16, ir.U32, ir.U64, ir.S8, ir.S16, ir.S32}[g.pick(7)]
 	off := g.pick(32/k.Size()) * k.Size()
@@ -215,8 +214,8 @@ func (g *gen) branch() {
 	g.If(g.bool(), func() { g.scope(func() { g.stmts(1) }) }, els)
 }
 
-// value is a diamond that meets in a block parameter: a number or, as && and ||
-// make it, a truth value that is branched on.
+// value adds a diamond that joins in a block parameter: a number, or a bool that is branched on, as for
+// && and ||.
 func (g *gen) value() {
 	if g.depth > 3 {
 		return
@@ -252,7 +251,7 @@ func (g *gen) loop() {
 	})
 }
 
-// lookup changes an element of a map in place, or makes it.
+// lookup updates an element of a map in place, or inserts it.
 func (g *gen) lookup() {
 	g.Store(ir.U64, g.key, 0, g.Binary(ir.OpAnd, g.int(), ir.Const(3)))
 	p := g.Call("map_lookup_elem", ir.TMapVal(g.raw, true), ir.MapOperand(g.raw), g.key)
@@ -286,7 +285,7 @@ func (g *gen) record() {
 	}, nil)
 }
 
-// leave returns early.
+// leave adds an early return.
 func (g *gen) leave() {
 	if g.depth == 0 && g.pick(2) == 0 {
 		return

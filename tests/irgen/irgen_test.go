@@ -10,8 +10,8 @@ import (
 	"btc/ir/interp"
 )
 
-// Any bytes give a module that the rules accept, that comes back from text and
-// that runs to its end.
+// TestModulesAreValid checks that any bytes give a module that is valid, does not change when printed
+// and parsed, and terminates.
 func TestModulesAreValid(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	blocks := 0
@@ -28,7 +28,7 @@ func TestModulesAreValid(t *testing.T) {
 		}
 		text := m.String()
 		if again := ir.MustParse(text).String(); again != text {
-			t.Fatalf("print and parse:\n%s\n%s", text, again)
+			t.Fatalf("printing and parsing changed the module:\n%s\n%s", text, again)
 		}
 		if _, _, err := interp.RunAll(m, Inputs()); err != nil {
 			t.Fatalf("%v\n%s", err, m)
@@ -36,6 +36,6 @@ func TestModulesAreValid(t *testing.T) {
 		blocks += len(m.Funcs[0].Blocks)
 	}
 	if blocks < 400*4 {
-		t.Errorf("only %d blocks in all", blocks)
+		t.Errorf("only %d blocks in total", blocks)
 	}
 }

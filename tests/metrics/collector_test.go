@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A real Collector follows the file while btrun writes and rotates it: no log record is lost, and the last
-// value of each metric is what was read.
+// TestCollector lets a real Collector follow the file while btrun writes and rotates it. No log record
+// may be lost, and the last value of each metric must be the number of reads.
 func TestCollector(t *testing.T) {
 	needRoot(t)
 	program, err := filepath.Abs("../../build/fleet/otelcol")
@@ -68,7 +68,7 @@ t:syscalls:sys_enter_read /comm == "dd" && args.count == 5000/ {
 		object,
 	)
 	if rotated, _ := filepath.Glob(lines + ".*"); len(rotated) == 0 {
-		t.Error("the file was not rotated")
+		t.Error("file not rotated")
 	}
 	read := func() string {
 		b, err := os.ReadFile(out.Name())
@@ -86,7 +86,7 @@ t:syscalls:sys_enter_read /comm == "dd" && args.count == 5000/ {
 	seen := map[string]bool{}
 	for _, m := range record.FindAllStringSubmatch(read(), -1) {
 		if seen[m[1]] {
-			t.Errorf("record %s twice", m[1])
+			t.Errorf("duplicate record %s", m[1])
 		}
 		seen[m[1]] = true
 	}
@@ -110,7 +110,7 @@ t:syscalls:sys_enter_read /comm == "dd" && args.count == 5000/ {
 		"-> btc.object: Str(reads)\n", "ExplicitBounds #0: -1.000000\n", "-> IsMonotonic: true\n",
 	} {
 		if !strings.Contains(read(), want) {
-			t.Errorf("no %q in what the Collector read", want)
+			t.Errorf("%q not found in the Collector's output", want)
 		}
 	}
 }

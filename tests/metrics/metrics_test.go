@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics runs what docs/metrics.md and docs/howto/fleet.md describe with the programs that fleets
-// run: node_exporter, Prometheus and promtool of Debian, and an OpenTelemetry Collector. make test-metrics
-// gets them (tests/setup/fleet.sh); a test of one that is absent is skipped. Servers listen on the loopback
-// interface alone.
+// Package metrics runs the examples of docs/metrics.md and docs/howto/fleet.md with real programs:
+// Debian's node_exporter, Prometheus and promtool, and an OpenTelemetry Collector. make test-metrics
+// downloads them (tests/setup/fleet.sh); a test is skipped if its program is missing. Servers listen on
+// the loopback interface only.
 package metrics
 
 import (
@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// programs is the directory with btc and btrun.
+// programs is the directory of btc and btrun.
 var programs string
 
 func TestMain(m *testing.M) { os.Exit(withPrograms(m)) }
@@ -48,7 +48,7 @@ func withPrograms(m *testing.M) int {
 	return m.Run()
 }
 
-// tool is a program of Debian: unpacked, or installed.
+// tool returns the path of a Debian program: unpacked, or installed.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../build/fleet/root/usr/bin", name))
@@ -71,7 +71,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// freePort is an unused TCP port on the loopback interface.
+// freePort returns an unused TCP port on the loopback interface.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +110,7 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// command is one in a process group of its own.
+// command returns a command in its own process group.
 func command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -131,7 +131,7 @@ func run(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// get reads a page; it waits for a server that is starting.
+// get fetches a page. It waits for a server that is starting.
 func get(t *testing.T, address string) string {
 	t.Helper()
 	var last error
@@ -152,7 +152,7 @@ func get(t *testing.T, address string) string {
 	return ""
 }
 
-// waitFor waits for a condition.
+// waitFor waits until a condition holds.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -160,10 +160,10 @@ func waitFor(t *testing.T, what string, is func() bool) {
 			return
 		}
 	}
-	t.Errorf("%s: not within a minute", what)
+	t.Errorf("%s: not met within a minute", what)
 }
 
-// script counts what dd does, in maps of all kinds that are metrics.
+// script counts the reads of dd in maps of all kinds that are exported as metrics.
 const script = `// @bytes [bytes]: Bytes that each read returned.
 // @calls: Reads by process.
 // @mean [bytes]: Average of reads.
@@ -176,7 +176,7 @@ t:syscalls:sys_exit_read /comm == "dd" && args.ret >= 0/ {
 
 const other = `t:syscalls:sys_enter_write /comm == "dd"/ { @calls[comm] = count(); }`
 
-// compiled writes a script and its object.
+// compiled writes a script and compiles it.
 func compiled(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	bt, o := filepath.Join(dir, name+".bt"), filepath.Join(dir, name+".o")
@@ -187,12 +187,12 @@ func compiled(t *testing.T, dir, name, text string) string {
 	return o
 }
 
-// workload has dd read 100 times 4096 bytes, again and again.
+// workload makes dd read 4096 bytes 100 times, again and again.
 func workload(t *testing.T) {
 	start(t, "sh", "-c", "while :; do dd if=/dev/zero of=/dev/null bs=4096 count=100 status=none; sleep 0.2; done")
 }
 
-// prometheus is a running server.
+// prometheus is a running Prometheus server.
 type prometheus struct {
 	t       *testing.T
 	address string
@@ -228,10 +228,10 @@ func startPrometheus(t *testing.T, rules string, targets ...string) *prometheus 
 	return p
 }
 
-// series is one of the answer to a query.
+// series is one series of the result of a query.
 type series struct {
 	Metric map[string]string
-	Value  [2]any // of an instant
+	Value  [2]any // time and value
 }
 
 func (s *series) number() float64 {
@@ -242,7 +242,7 @@ func (s *series) number() float64 {
 	return x
 }
 
-// query asks for the value of an expression now.
+// query returns the current value of an expression.
 func (p *prometheus) query(expr string) []series {
 	p.t.Helper()
 	var answer struct {
@@ -256,7 +256,7 @@ func (p *prometheus) query(expr string) []series {
 	return answer.Data.Result
 }
 
-// expressions are the queries of a dashboard.
+// expressions returns the queries of a dashboard.
 func expressions(t *testing.T, dashboard string) []string {
 	t.Helper()
 	var d struct {
@@ -274,8 +274,9 @@ func expressions(t *testing.T, dashboard string) []string {
 	return all
 }
 
-// From two objects to the answers of Prometheus: node_exporter accepts their files, every query of the
-// dashboard has an answer, so has every recording rule, and the quantiles are those of what was read.
+// TestPrometheus goes from two objects to results of Prometheus: node_exporter accepts their files,
+// every query of the dashboard and every recording rule has a result, and the quantiles are those of
+// the reads.
 func TestPrometheus(t *testing.T) {
 	needRoot(t)
 	exporter, promtool := tool(t, "prometheus-node-exporter"), tool(t, "promtool")
@@ -329,15 +330,15 @@ func TestPrometheus(t *testing.T) {
 	if s := p.query(`histogram_quantile(0.5, sum by (le) (rate(btc_reads_bytes_bucket[10s])))`); len(s) != 1 ||
 		s[0].number() < 4095 ||
 		s[0].number() > 8191 {
-		t.Errorf("the median of reads of 4096 bytes is %v", s)
+		t.Errorf("median of reads of 4096 bytes = %v", s)
 	}
 	if s := p.query(`min(btc_up)`); len(s) != 1 || s[0].number() != 1 {
-		t.Errorf("btc_up is %v", s)
+		t.Errorf("btc_up = %v", s)
 	}
 	replace := strings.NewReplacer("$__rate_interval", "10s", "$__range", "30s", "$instance", ".*")
 	all := expressions(t, output(t, btc, "export", "grafana", object))
 	if len(all) < 20 {
-		t.Errorf("the dashboard has %d queries", len(all))
+		t.Errorf("dashboard has %d queries", len(all))
 	}
 	for _, expr := range all {
 		waitFor(t, expr, func() bool {
@@ -352,12 +353,12 @@ func TestPrometheus(t *testing.T) {
 	}
 	if s := p.query(`object_comm:btc_reads_mean_bytes:mean10s`); len(s) != 1 || s[0].number() < 1000 ||
 		s[0].number() > 4100 {
-		t.Errorf("the mean of the rule is %v", s)
+		t.Errorf("mean of the rule = %v", s)
 	}
 }
 
-// Prometheus itself reads OpenMetrics: promtool creates blocks from the file, and a query runs on
-// them.
+// TestOpenMetricsImport checks that Prometheus reads the OpenMetrics output: promtool creates blocks
+// from the file, and a query runs on them.
 func TestOpenMetricsImport(t *testing.T) {
 	needRoot(t)
 	promtool, program := tool(t, "promtool"), tool(t, "prometheus")
@@ -380,7 +381,7 @@ func TestOpenMetricsImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Samples without a time cannot be stored as blocks.
+	// Samples without a time cannot be stored in blocks.
 	var timed strings.Builder
 	now := time.Now().Unix()
 	for line := range strings.Lines(string(text)) {
@@ -410,18 +411,19 @@ func TestOpenMetricsImport(t *testing.T) {
 	)
 	get(t, "http://"+p.address+"/-/ready")
 	if s := p.query(`btc_reads_total_total`); len(s) != 0 {
-		t.Errorf("a counter named twice: %v", s)
+		t.Errorf("counter with a duplicate name: %v", s)
 	}
-	// dd reads its libraries, too.
+	// dd also reads its libraries.
 	if s := p.query(`btc_reads_bytes_bucket{le="8191.0"} - ignoring (le) btc_reads_bytes_bucket{le="4095.0"}`); len(
 		s,
 	) != 1 ||
 		s[0].number() != 100 {
-		t.Errorf("reads of 4096 bytes: %v, want 100", s)
+		t.Errorf("reads of 4096 bytes = %v, want 100", s)
 	}
 }
 
-// The commands of docs/howto/fleet.md, as they are there, lead from a script to an answer of Prometheus.
+// TestTenCommands runs the commands of docs/howto/fleet.md as printed: they lead from a script to a
+// result of Prometheus.
 func TestTenCommands(t *testing.T) {
 	needRoot(t)
 	page, err := os.ReadFile("../../docs/howto/fleet.md")
@@ -435,13 +437,13 @@ func TestTenCommands(t *testing.T) {
 		}
 	}
 	if len(commands) != 10 {
-		t.Fatalf("%d commands: %q", len(commands), commands)
+		t.Fatalf("found %d commands: %q", len(commands), commands)
 	}
 	dir := filepath.Dir(tool(t, "prometheus-node-exporter"))
 	tool(t, "prometheus")
 	tool(t, "promtool")
 	var m [][]byte
-	for _, wait := range []string{"sleep 15", "sleep 45"} { // the second for a busy machine
+	for _, wait := range []string{"sleep 15", "sleep 45"} { // the second is for a busy machine
 		text := strings.Replace(strings.Join(commands, "\n"), "sleep 15", wait, 1)
 		for _, port := range []string{"127.0.0.1:9100", "127.0.0.1:9090"} {
 			text = strings.ReplaceAll(text, port, freePort(t))
@@ -450,17 +452,17 @@ func TestTenCommands(t *testing.T) {
 		if m = regexp.MustCompile(`\{\} => ([0-9.]+) @`).FindSubmatch(out); err == nil && m != nil {
 			break
 		}
-		t.Logf("%v: no answer in\n%s", err, out)
+		t.Logf("%v: no result in\n%s", err, out)
 	}
 	if m == nil {
-		t.Fatal("no answer of Prometheus")
+		t.Fatal("no result of Prometheus")
 	}
 	if x, err := strconv.ParseFloat(string(m[1]), 64); err != nil || x < 4096 || x > 8191 {
-		t.Errorf("the 0.99 quantile of reads of 4096 bytes is %s", m[1])
+		t.Errorf("0.99 quantile of reads of 4096 bytes = %s", m[1])
 	}
 }
 
-// shell runs commands in a directory of their own, ends those that are left, and returns what all print.
+// shell runs commands in a directory of their own, kills those that are left, and returns all output.
 func shell(t *testing.T, text, path string) ([]byte, error) {
 	t.Helper()
 	cmd := command("sh", "-c", text)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modulepath has another module require a renamed copy of this tree, from a module proxy
-// in a directory, and use its library.
+// Package modulepath tests that another module can require a renamed copy of this module, from a module
+// proxy in a directory, and use its library.
 package modulepath
 
 import (
@@ -20,7 +20,7 @@ const (
 	version = "v0.1.0"
 )
 
-// program uses the library with what btc gen go wrote.
+// program uses the library together with the output of btc gen go.
 const program = `package main
 
 import (
@@ -77,7 +77,7 @@ func TestOtherModule(t *testing.T) {
 	}
 	bin := t.TempDir()
 	run(t, "../..", nil, "go", "build", "-o", bin, "./cmd/btc")
-	// The generated code imports the library of the btc that wrote it, unless it is told another.
+	// By default, the generated code imports the library of the btc that generated it.
 	run(t, other, nil, filepath.Join(bin, "btc"), "gen", "go", "--library", path+"/btrace", "--package", "main", "reads.bt")
 	cache := strings.TrimSpace(run(t, other, nil, "go", "env", "GOMODCACHE"))
 	env := []string{"GOPROXY=file://" + proxy + ",file://" + filepath.Join(cache, "cache", "download"), "GONOSUMDB=*", "GONOSUMCHECK=1", "GOFLAGS=-mod=mod",
@@ -87,16 +87,16 @@ func TestOtherModule(t *testing.T) {
 	want := "3 text\n1 key 1 <nil>\n"
 	if os.Geteuid() != 0 {
 		if !strings.Contains(out, "root") && !strings.Contains(out, "permitted") && !strings.Contains(out, "CAP_") {
-			t.Errorf("not root: %s", out)
+			t.Errorf("program without root: %s", out)
 		}
 		return
 	}
 	if out != want {
-		t.Errorf("have %q, want %q", out, want)
+		t.Errorf("output %q, want %q", out, want)
 	}
 }
 
-// modCache is a module cache of the test's own, whose files can be removed.
+// modCache returns a separate module cache whose files can be removed.
 func modCache(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "modcache")
 	if err != nil {
@@ -109,7 +109,7 @@ func modCache(t *testing.T) string {
 	return dir
 }
 
-// copyTree copies the files of this tree that git knows.
+// copyTree copies the files of this tree that are in git.
 func copyTree(t *testing.T, to string) []string {
 	t.Helper()
 	list := run(t, "../..", nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -133,12 +133,12 @@ func copyTree(t *testing.T, to string) []string {
 		files = append(files, name)
 	}
 	if len(files) == 0 {
-		t.Skip("skipped: git does not know the files of this tree")
+		t.Skip("skipped: the files of this tree are not in git")
 	}
 	return files
 }
 
-// serve lays a tree out as a module proxy has it.
+// serve creates the files of a module proxy for a tree.
 func serve(t *testing.T, tree, proxy string, files []string) {
 	t.Helper()
 	dir := filepath.Join(proxy, path, "@v")
@@ -182,7 +182,7 @@ func serve(t *testing.T, tree, proxy string, files []string) {
 	}
 }
 
-// nested reports whether a file belongs to a module below the tree's own, which no zip of it has.
+// nested reports whether a file belongs to a nested module, which is not part of the zip file.
 func nested(tree, name string) bool {
 	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(tree, dir, "go.mod")); err == nil {
@@ -192,7 +192,7 @@ func nested(tree, name string) bool {
 	return false
 }
 
-// run runs a command and returns its output; grep may find nothing.
+// run runs a command and returns its output. grep may exit with status 1.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Standard output is bpftrace's byte for byte, blank lines included: one line
-// before what the end of a run prints, and one more before its maps.
+// TestBytes checks that standard output is the same as bpftrace's, byte for byte, including the blank
+// lines: one before the output of the end of a run, and one before its maps.
 func TestBytes(t *testing.T) {
 	dir := programs(t)
 	for name, c := range map[string]struct {
@@ -39,7 +39,7 @@ func TestBytes(t *testing.T) {
 			}
 			stdout, _ := run(t, dir, nil, append(c.options, object)...)
 			if string(stdout) != c.want {
-				t.Errorf("have %q\nwant %q", stdout, c.want)
+				t.Errorf("stdout %q\nwant %q", stdout, c.want)
 			}
 		})
 	}

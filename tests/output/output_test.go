@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit bounds each run.
+// limit is the time limit of a run.
 const limit = 5 * time.Minute
 
-// hostile reads what the workload "hostile" offers in every way that brings the
-// program's own bytes to the output.
+// hostile prints the strings of the workload "hostile" in every way that writes bytes of traced
+// programs to the output.
 const hostile = `
 tracepoint:syscalls:sys_enter_getppid {
   @names[comm] = count(); @stacks[ustack(32), kstack(3)] = count(); @hist[comm] = hist(tid);
@@ -40,7 +40,7 @@ interval:s:1 { print(@names); clear(@names); time(); }
 end { print(@names); }
 `
 
-// values has a value of each kind in an event and in a map.
+// values has a value of each type in an event and in a map.
 const values = `
 enum Color { RED = 1, GREEN }
 struct Pair { int a; char text[8]; }
@@ -55,11 +55,11 @@ tracepoint:syscalls:sys_enter_getppid {
 }
 `
 
-// programs makes what the tests run.
+// programs builds the programs for the tests.
 func programs(t *testing.T) (dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: needs root, to trace")
+		t.Skip("skipped: needs root to trace")
 	}
 	dir = t.TempDir()
 	cmd := exec.Command("go", "build", "-o", dir, "btc/cmd/btc", "btc/cmd/btrun", "btc/tests/workload")
@@ -97,7 +97,7 @@ func run(t *testing.T, dir string, tty *os.File, args ...string) (stdout, stderr
 	}
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		t.Fatalf("btrun %s did not end within %v", strings.Join(args, " "), limit)
+		t.Fatalf("btrun %s: still running after %v", strings.Join(args, " "), limit)
 	}
 	if err != nil {
 		t.Fatalf("btrun %s: %v\n%s", strings.Join(args, " "), err, b.Bytes())
@@ -109,8 +109,8 @@ func workload(dir string, threads int) string {
 	return fmt.Sprintf("%s/workload -report /dev/null hostile -threads %d", dir, threads)
 }
 
-// checkLines holds that each line is a JSON object of the form, and gives how many
-// there are of each type.
+// checkLines checks that each line is a JSON object that matches the schema, and returns the number of
+// objects of each type.
 func checkLines(t *testing.T, s *schema, out []byte) map[string]int {
 	t.Helper()
 	types := map[string]int{}
@@ -119,7 +119,7 @@ func checkLines(t *testing.T, s *schema, out []byte) map[string]int {
 		d.UseNumber()
 		var v map[string]any
 		if err := d.Decode(&v); err != nil || d.More() || !utf8.Valid(line) {
-			t.Fatalf("no JSON: %v\n%q", err, line)
+			t.Fatalf("invalid JSON: %v\n%q", err, line)
 		}
 		name, _ := v["type"].(string)
 		if types[name]++; name == "" {
@@ -135,7 +135,7 @@ func checkLines(t *testing.T, s *schema, out []byte) map[string]int {
 	return types
 }
 
-// Values of each kind have the form that the schema tells, in both JSON formats.
+// TestValues checks that values of each type match the schema, in both JSON formats.
 func TestValues(t *testing.T) {
 	s, err := readSchema("../../docs/json2.schema.json")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestValues(t *testing.T) {
 	checkLines(t, nil, plain)
 }
 
-// The schema refuses what is not of its form.
+// TestSchema checks that the schema rejects other values.
 func TestSchema(t *testing.T) {
 	s, err := readSchema("../../docs/json2.schema.json")
 	if err != nil {
@@ -188,8 +188,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// 10,000 threads with hostile names, deep stacks and children that exit at once
-// neither crash a run nor hang it, and JSON stays valid.
+// TestManyThreads checks that 10,000 threads with hostile names, deep stacks and children that exit
+// immediately neither crash a run nor make it hang, and that the JSON output stays valid.
 func TestManyThreads(t *testing.T) {
 	s, err := readSchema("../../docs/json2.schema.json")
 	if err != nil {
@@ -205,17 +205,17 @@ func TestManyThreads(t *testing.T) {
 		out, _ := run(t, dir, nil, "-f", format, object, "-c", workload(dir, 10000))
 		if format == "text" {
 			if n := bytes.Count(out, []byte("\nopen ")); n == 0 || !bytes.Contains(out, []byte("\x1b[2J")) {
-				t.Errorf("%d opened files; the output to a file is not as the programs wrote it", n)
+				t.Errorf("%d opened files: output to a file differs from what the programs wrote", n)
 			}
 			continue
 		}
 		if types := checkLines(t, form, out); types["printf"] < 1000 || types["map"] < 5 {
-			t.Errorf("%s: %v", format, types)
+			t.Errorf("%s: lines by type: %v", format, types)
 		}
 	}
 }
 
-// terminal is a pseudo terminal: what is written to tty comes out of master.
+// terminal returns a pseudo terminal: data written to tty can be read from master.
 func terminal(t *testing.T) (master, tty *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -236,7 +236,8 @@ func terminal(t *testing.T) (master, tty *os.File) {
 	return master, tty
 }
 
-// No control character of a name reaches a terminal, on either stream, but with --raw.
+// TestTerminal checks that no control character of a name is written to a terminal, on either stream,
+// except with --raw.
 func TestTerminal(t *testing.T) {
 	dir := programs(t)
 	object := compile(t, dir, hostile)
@@ -265,23 +266,23 @@ func TestTerminal(t *testing.T) {
 		}
 		switch {
 		case len(text) < 10000:
-			t.Errorf("raw %v: only %d bytes", raw, len(text))
+			t.Errorf("raw = %v: only %d bytes of output", raw, len(text))
 		case raw && bad < 0:
-			t.Error("--raw: no control character at all")
+			t.Error("--raw: no control characters in the output")
 		case !raw && bad >= 0:
-			t.Errorf("byte %#x: %q", text[bad], text[max(0, bad-60):min(len(text), bad+20)])
+			t.Errorf("control character %#x in %q", text[bad], text[max(0, bad-60):min(len(text), bad+20)])
 		case !raw && !bytes.Contains(text, []byte(`\x1b[2J`)):
-			t.Error("no trace of the hostile names")
+			t.Error("hostile names not found in the output")
 		}
 	}
 }
 
-// Each place that adds to a full map is named, with its own count.
+// TestFullMap checks that each statement that adds to a full map is named, with its own count.
 func TestFullMap(t *testing.T) {
 	dir := programs(t)
 	object := compile(t, dir, "config = { max_map_keys = 1 }\nbegin {\n  @a[1] = count();\n  @a[2] = count(); @a[3] = count(); @a[3] = count();\n  exit();\n}\n")
 	out, _ := run(t, dir, nil, "-f", "json", object)
-	var places []string
+	var positions []string
 	for line := range bytes.Lines(out) {
 		var v struct {
 			Type, Helper   string
@@ -291,16 +292,16 @@ func TestFullMap(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v.Type == "helper_error" && v.Helper == "map_update_elem" {
-			places = append(places, fmt.Sprintf("%d:%d", v.Line, v.Col))
+			positions = append(positions, fmt.Sprintf("%d:%d", v.Line, v.Col))
 		}
 	}
-	if got := strings.Join(places, " "); got != "4:11 4:28 4:45" {
-		t.Errorf("have %s\n%s", got, out)
+	if got := strings.Join(positions, " "); got != "4:11 4:28 4:45" {
+		t.Errorf("warnings %s\n%s", got, out)
 	}
 }
 
-// An output that cannot be written ends the run with an error, and one that nobody reads any more
-// ends it as SIGPIPE would.
+// TestOutputThatFails checks that a write error ends the run with an error, and that a closed pipe ends
+// it as SIGPIPE would.
 func TestOutputThatFails(t *testing.T) {
 	dir := programs(t)
 	object := compile(t, dir, "interval:ms:1 { @ = count(); printf(\"a line\\n\"); }")
@@ -327,7 +328,7 @@ func TestOutputThatFails(t *testing.T) {
 		err := cmd.Run()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.status || !strings.Contains(stderr.String(), c.words) ||
 			strings.Contains(stderr.String(), "broken pipe") || ctx.Err() != nil {
-			t.Errorf("status %d: %v\n%s", c.status, err, stderr.String())
+			t.Errorf("want exit status %d: %v\n%s", c.status, err, stderr.String())
 		}
 		cancel()
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output holds the loader's output to what it promises whatever the traced
-// programs do: JSON that is valid and of the published form, a terminal that no
-// name works on, a run that neither crashes nor hangs.
+// Package output checks the output of the loader whatever the traced programs do: JSON is valid and
+// matches the published schema, names have no effect on a terminal, and a run neither crashes nor
+// hangs.
 package output
 
 import (
@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// schema is a JSON Schema of the few words that docs/json2.schema.json uses.
-// Others are refused, so that no promise goes unchecked.
+// schema is a JSON Schema. Only the few keywords that docs/json2.schema.json uses are supported; others
+// are an error, so that no part of the schema is ignored.
 type schema struct {
 	root any
 }
@@ -29,7 +29,7 @@ func readSchema(path string) (*schema, error) {
 	return s, json.Unmarshal(b, &s.root)
 }
 
-// check returns the reason why v, decoded with UseNumber, is not of the schema's form.
+// check returns an error if v, decoded with UseNumber, does not match the schema.
 func (s *schema) check(v any) error { return s.apply(s.root, v, "line") }
 
 func (s *schema) apply(rule, v any, at string) error {
@@ -110,10 +110,10 @@ func (s *schema) members(r map[string]any, word string, v any, at string) error 
 	for name, m := range members {
 		rule, known := named[name]
 		switch {
-		case known != (word == "properties"): // the other word's
+		case known != (word == "properties"): // handled by the other keyword
 			continue
 		case !known && r[word] == false:
-			return fmt.Errorf("%s: %q is not expected", at, name)
+			return fmt.Errorf("%s: unexpected member %q", at, name)
 		case !known:
 			rule = r[word]
 		}
@@ -135,12 +135,12 @@ func (s *schema) choice(word string, rules []any, v any, at string) error {
 		}
 	}
 	if fits == 0 || word == "oneOf" && fits > 1 {
-		return fmt.Errorf("%s: %d of the forms fit: %s", at, fits, strings.Join(reasons, "; "))
+		return fmt.Errorf("%s: %d of the alternatives match: %s", at, fits, strings.Join(reasons, "; "))
 	}
 	return nil
 }
 
-// kindOf is the schema's name of a value's type.
+// kindOf returns the JSON Schema type of a value.
 func kindOf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# fleet.sh [DIR]: gets the programs with which btc and btrun work together on a fleet, for tests/fan,
-# tests/metrics and the benchmark of a fleet: a server of OpenSSH, Prometheus, node_exporter and kubectl
-# of this Debian, and a Collector of OpenTelemetry built from its Go modules.
+# fleet.sh [DIR]: fetches the programs that btc and btrun are used with on a fleet, for tests/fan,
+# tests/metrics and the fleet benchmark: OpenSSH's server, Prometheus, node_exporter and kubectl of
+# this Debian release, and an OpenTelemetry Collector built from its Go modules.
 #
-# They are unpacked in DIR (default build/fleet), and nothing is installed or started. What cannot be
-# had is named in one line, and its tests are skipped. Fetches some 35 MB of packages, and the modules
-# (some 100 MB; two minutes of CPU time) unless --no-collector is given.
+# They are unpacked to DIR (default build/fleet); nothing is installed or started. What cannot be
+# fetched is reported in one line, and its tests are skipped. Downloads about 35 MB of packages, and,
+# unless --no-collector is given, about 100 MB of modules, which take two minutes of CPU time to build.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 collector=yes
@@ -17,7 +17,7 @@ fi
 dir=$(realpath -m "${1:-$here/../../build/fleet}")
 mkdir -p "$dir"
 
-# unpack PROGRAM PACKAGE ...: unpacks packages unless DIR has the program.
+# unpack PROGRAM PACKAGE ...: unpacks packages unless DIR already has the program.
 unpack() {
 	local program=$1 tmp
 	shift
@@ -37,8 +37,8 @@ unpack usr/bin/prometheus prometheus && echo "fleet: $("$dir/root/usr/bin/promet
 unpack usr/bin/prometheus-node-exporter prometheus-node-exporter && echo "fleet: node_exporter"
 unpack usr/bin/kubectl kubernetes-client && echo "fleet: kubectl"
 
-# The collector has the receiver of OTLP/JSON files and an exporter that prints what it gets. Its module is
-# made here: the project does not depend on it.
+# The collector has the receiver for OTLP/JSON files and an exporter that prints what it gets. Its
+# module is created here, so that the project does not depend on it.
 build_collector() {
 	[ -x "$dir/otelcol" ] && return
 	local work status

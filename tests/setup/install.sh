@@ -1,12 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# install.sh [--no-kernels] [--oracle]: gets what the tests need onto this machine.
+# install.sh [--no-kernels] [--oracle]: installs what the tests need on this machine.
 #
-# Packages come through apt where that is allowed (root, Debian or a relative),
-# the kernels through tests/kernels/getkernels.sh, and with --oracle the reference
-# bpftrace through oracle.sh. Whatever is there already is left alone. One line
-# is printed for each thing that could not be had, with what will be skipped;
-# that is no failure: the exit status is 0 unless the arguments are wrong.
+# Packages are installed with apt if possible (root, Debian or a derivative), the kernels with
+# tests/kernels/getkernels.sh, and, with --oracle, bpftrace for comparison with oracle.sh. Whatever
+# exists is kept. For each thing that could not be installed, one line says what will be skipped; this
+# is not an error: the exit status is 0 unless the arguments are wrong.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kernels=yes oracle=no
@@ -18,7 +17,7 @@ for a in "$@"; do
 	esac
 done
 
-# What proves that it is there | package | what is skipped without it
+# a file or program that shows that it is installed | package | what is skipped without it
 needs='
 busybox|busybox-static|every test on other kernels than this machine'"'"'s
 zstd|zstd|fetching the 6.12 and sid kernels
@@ -47,7 +46,7 @@ debootstrap|debootstrap|comparison with the reference bpftrace
 mkfs.ext4|e2fsprogs|comparison with the reference bpftrace in a VM
 /usr/share/keyrings/debian-archive-keyring.gpg|debian-archive-keyring|comparison with the reference bpftrace
 '
-# An unpacked QEMU is preferred to an old one of the system, see qemu.sh.
+# An unpacked QEMU is preferred to an old one of the system; see qemu.sh.
 qemu="qemu-system-x86_64|qemu-system-x86|every test on other kernels than this machine's
 "
 "$here/qemu.sh" 2>&1 | sed 's/^/install: /' || needs="$needs$qemu"
@@ -61,7 +60,7 @@ present() {
 	esac
 }
 
-# missing prints the lines of $needs whose proof is not there.
+# missing prints the lines of $needs for what is not installed.
 missing() {
 	echo "$needs" | while IFS='|' read -r proof package without; do
 		[ -z "$proof" ] || present "$proof" || echo "$proof|$package|$without"
@@ -80,7 +79,7 @@ if [ -n "$(missing)" ]; then
 		packages=$(missing | cut -d'|' -f2 | sort -u)
 		echo "install: apt-get install" $packages
 		apt-get update -qq >/dev/null 2>&1
-		# One package that does not exist must not keep the others away.
+		# A package that does not exist must not prevent installing the others.
 		apt_install $packages || for p in $packages; do apt_install "$p"; done
 		why="apt-get could not install it"
 	fi

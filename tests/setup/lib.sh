@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions that the setup scripts share (sourced by bash).
-# Everything is fetched from where this machine's own apt gets its packages.
+# Functions shared by the setup scripts (sourced by bash). Packages are fetched from the sources of
+# this machine's apt.
 
 # apt_mirror prints the base address of the Debian archive that apt uses for
 # the running release. MIRROR in the environment overrides it.

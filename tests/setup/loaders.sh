@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# loaders.sh [DIR]: gets the loaders that tests/loaders runs objects with, beside the Go modules.
+# loaders.sh [DIR]: fetches the loaders that tests/loaders runs objects with, in addition to the Go
+# modules.
 #
 # DIR (default build/loaders) receives
-#   bookworm/   libbpf of Debian 12 with its headers
+#   bookworm/   libbpf of Debian 12, with headers
 #   sid/        a minimal Debian of the newest suite with bpftool, libbpf and a C compiler
 #   ig          Inspektor Gadget's program, built from its Go module
-#   run/RELEASE-ARCH/   for guests: bpftool, libbpf, its headers (include) and what both need (lib), of the
-#               releases bookworm and sid for amd64 and arm64
-#   veristat    built in sid from the package of the kernel's source
-#   ebpf_exporter   built in it from its Go module (a minute of CPU time)
+#   run/RELEASE-ARCH/   for guests: bpftool, libbpf, its headers (include) and the libraries that both need
+#               (lib), of the releases bookworm and sid for amd64 and arm64
+#   veristat    built in sid from the package of the kernel sources
+#   ebpf_exporter   built in sid from its Go module (a minute of CPU time)
 #   veristat-arm64, ebpf_exporter-arm64   the same for guests, with run/sid-arm64 and a cross compiler
-# What cannot be had is named in one line, and its tests are skipped. Needs root and debootstrap
-# for the second; fetches about 400 MB; does nothing for what is there.
+# What cannot be fetched is reported in one line, and its tests are skipped. Needs root and debootstrap
+# for sid; downloads about 400 MB; keeps existing files.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
@@ -49,8 +50,8 @@ sid() {
 	rm -rf "$dir/sid/var/cache/apt/archives" "$dir/sid/var/lib/apt/lists" "$dir/sid/usr/share/doc" "$dir/sid/usr/share/locale"
 }
 
-# exporter builds ebpf_exporter, which needs libbpf and cgo, with this machine's Go in sid. The checksum
-# database does not have one of its modules.
+# exporter builds ebpf_exporter, which needs libbpf and cgo, in sid with the Go of this machine. One of
+# its modules is missing in the checksum database.
 exporter() {
 	[ -x "$dir/ebpf_exporter" ] && return
 	[ -d "$dir/sid" ] || { echo "loaders: no sid: ebpf_exporter is skipped"; return 1; }
@@ -73,7 +74,7 @@ exporter() {
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/exporter.log"): ebpf_exporter is skipped"; return 1; }
 }
 
-# gadget builds Inspektor Gadget's ig from its Go module: three minutes of CPU time.
+# gadget builds Inspektor Gadget's ig from its Go module, which takes three minutes of CPU time.
 gadget() {
 	[ -x "$dir/ig" ] && return
 	local work
@@ -88,7 +89,7 @@ gadget() {
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/ig.log"): ig is skipped"; return 1; }
 }
 
-# runtime RELEASE ARCH unpacks bpftool and libbpf with all that they need, by an apt state of its own.
+# runtime RELEASE ARCH unpacks bpftool and libbpf with all that they need, with a separate apt state.
 runtime() {
 	local release=$1 arch=$2 to="$dir/run/$1-$2" mirror apt
 	[ -e "$to/bpftool" ] && return
@@ -118,7 +119,7 @@ runtime() {
 	[ $status = 0 ] || { rm -rf "$to.new"; echo "loaders: $(tail -n 1 "$dir/run/$release-$arch.log"): bpftool and libbpf of $release for $arch are skipped"; return 1; }
 }
 
-# cross is what a cross compiler needs to link with the libraries of sid, which need a newer C library than its own.
+# cross sets what a cross compiler needs to link with the libraries of sid, which require a newer C library than its own.
 cross() {
 	local run="$dir/run/sid-arm64"
 	[ -d "$run" ] && command -v aarch64-linux-gnu-gcc >/dev/null || { echo "loaders: no sid for arm64, or no cross compiler: $1 for arm64 is skipped"; return 1; }
@@ -139,7 +140,7 @@ exporter_arm64() (
 	[ $status = 0 ] || { echo "loaders: $(tail -n 1 "$dir/exporter-arm64.log"): ebpf_exporter for arm64 is skipped"; return 1; }
 )
 
-# veristat_source is one file of the kernel's source, which Debian packages as a whole (150 MB).
+# veristat_source extracts a single file of the kernel sources, which Debian packages as a whole (150 MB).
 veristat_source() {
 	[ -s "$dir/veristat.c" ] && return
 	local work package

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# oracle.sh [DIR]: makes the reference bpftrace that tests compare with.
+# oracle.sh [DIR]: makes the bpftrace that tests compare with.
 #
 # DIR (default build/oracle) receives
-#   root/       a minimal Debian of the newest reachable suite with bpftrace in it, and
-#               what its own test engine needs (python3, procps)
+#   root/       a minimal Debian of the newest available suite with bpftrace and
+#               the packages for its own test engine (python3, procps)
 #   root.ext4   the same as a disk image, for "vmrun -disk"
 #   version     the suite and "bpftrace --version"
-# Run it through tests/setup/bpftrace-oracle. Needs root, debootstrap and
-# mkfs.ext4; fetches about 250 MB; does nothing when DIR is complete.
+# Run it through tests/setup/bpftrace-oracle. Needs root, debootstrap and mkfs.ext4; downloads about
+# 250 MB; does nothing if DIR is complete.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
@@ -46,7 +46,7 @@ rm -rf "$dir/root/var/cache/apt/archives" "$dir/root/var/lib/apt/lists" "$dir/ro
 mkdir -p "$dir"/root/{put,out,vmrun,work,sys,proc,dev,tmp}
 version=$(chroot "$dir/root" bpftrace --version) || fail "bpftrace in $dir/root does not run"
 
-# The image is sized by its content and 25 % more; it is only ever opened as a snapshot.
+# The size of the image is that of its contents plus 25 %. It is only ever opened as a snapshot.
 kb=$(du -sk "$dir/root" | cut -f1)
 rm -f "$dir/root.ext4"
 mkfs.ext4 -q -d "$dir/root" -m 0 -O ^has_journal "$dir/root.ext4" "$((kb + kb / 4 + 65536))k"

@@ -1,23 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# qemu.sh [DIR]: gets a QEMU whose emulation is sound, without installing it.
+# qemu.sh [DIR]: fetches a QEMU with correct emulation, without installing it.
 #
-# QEMU 7.2 (Debian 12) breaks a guest about once in half a minute of heavy work:
-# the flags register gets senseless bits and the kernel dies of a double fault.
-# Where this machine's QEMU is older than 8 the one of a newer Debian suite is
-# unpacked with all its libraries into DIR (default build/qemu), to be run by
-# DIR/qemu-system-x86_64, DIR/qemu-system-aarch64 and DIR/qemu-system-riscv64. apt's state is not touched;
-# no root is needed.
+# QEMU 7.2 (Debian 12) breaks a guest about once in half a minute of heavy work: the flags register
+# gets impossible bits, and the kernel dies of a double fault. If the QEMU of this machine is older
+# than version 8, the one of a newer Debian suite is unpacked with all its libraries to DIR (default
+# build/qemu), to be run as DIR/qemu-system-x86_64, DIR/qemu-system-aarch64 and
+# DIR/qemu-system-riscv64. Does not change apt's state and does not need root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/lib.sh"
 dir=$(realpath -m "${1:-$here/../../build/qemu}")
-# Each program and its package.
+# Each program with its package.
 programs="qemu-system-x86_64 qemu-system-aarch64 qemu-system-riscv64"
 packages="qemu-system-x86 qemu-system-arm qemu-system-riscv"
 version() { "$1" --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'; }
 
-# lowest PREFIX: the lowest version of the programs, 0 when one is missing or broken.
+# lowest PREFIX: prints the lowest version of the programs, or 0 if one is missing or broken.
 lowest() {
 	local v low=
 	for p in $programs; do
@@ -39,14 +38,14 @@ fail() { echo "qemu: not fetched: $*" >&2; exit 1; }
 mirror=$(apt_mirror || true)
 [ -n "$mirror" ] || fail "apt has no package source on this machine"
 
-# Guests may run from an older copy meanwhile: the new one is moved into place when it is complete.
+# Guests may be running from an older copy: the new one is moved into place when it is complete.
 new="$dir.new"
 apt="$new/.apt"
 rm -rf "$new"
 mkdir -p "$apt"/{lists/partial,archives/partial}
 : >"$apt/status"
 echo "deb [signed-by=$keyring] $mirror ${SUITE:-trixie} main" >"$apt/sources.list"
-# An empty package state: everything down to the C library is downloaded.
+# The package state is empty, so everything including the C library is downloaded.
 aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
 	-o Dir::State::Lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt"
 	-o Acquire::Languages=none -o APT::Sandbox::User=root -o APT::Default-Release= -o Debug::NoLocking=1
@@ -54,7 +53,7 @@ aptopt=(-o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=-
 apt-get "${aptopt[@]}" update || fail "apt-get update"
 apt-get "${aptopt[@]}" --download-only install $packages >/dev/null || fail "apt-get could not download $packages"
 for p in "$apt"/archives/*.deb; do
-	# Only what QEMU needs at run time: libraries, itself, its firmware.
+	# Only what QEMU needs at run time: libraries, the program, its firmware.
 	dpkg-deb --fsys-tarfile "$p" | tar -x -C "$new" --wildcards --no-wildcards-match-slash \
 		'./lib' './usr/lib' './usr/lib64' './lib64' './usr/share/qemu' './usr/share/seabios' \
 		$(printf './usr/bin/%s ' $programs) 2>/dev/null || true

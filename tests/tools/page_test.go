@@ -33,8 +33,8 @@ var groups = []struct {
 	{"Security", []string{"capable", "setuids"}},
 }
 
-// TestPages checks docs/tools against the scripts: each tool has a page whose text is the comment at the head of its
-// script, and a row in the index.
+// TestPages checks docs/tools against the scripts: each tool has a row in the index and a page whose
+// text is the comment at the head of the script.
 func TestPages(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
@@ -59,16 +59,16 @@ func TestPages(t *testing.T) {
 	}
 	for _, name := range all {
 		if !listed[name] {
-			t.Errorf("%s is in no section of the index", name)
+			t.Errorf("%s is not in the index", name)
 		}
 		delete(listed, name)
 	}
 	for name := range listed {
-		t.Errorf("%s is in the index and not tested", name)
+		t.Errorf("%s is in the index, but not tested", name)
 	}
 }
 
-// head takes the comment at the head of a script apart.
+// head parses the comment at the head of a script.
 func head(t *testing.T, name string) (title, about string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", name+".bt"))
@@ -85,7 +85,7 @@ func head(t *testing.T, name string) (title, about string) {
 	}
 	first, ok := strings.CutPrefix(strings.Join(lines, "\n"), name+": ")
 	if !ok {
-		t.Errorf("examples/%s.bt does not begin with a comment %q", name, name+": ...")
+		t.Errorf("examples/%s.bt: want a comment that begins with %q", name, name+": ...")
 	}
 	title, about, _ = strings.Cut(first, "\n")
 	if about != "" {
@@ -94,7 +94,7 @@ func head(t *testing.T, name string) (title, about string) {
 	return strings.TrimSuffix(title, "."), strings.ToUpper(title[:1]) + title[1:] + "\n" + about
 }
 
-// needs says which probes the script uses, what the kernel must have, and which options the script has.
+// needs describes the probes and options of the script, and what it requires of the kernel.
 func needs(t *testing.T, tgt *kernel.Target, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", name+".bt"))

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tools runs the tools of examples on workloads of its own and checks what
-// they print. Where bpftrace is at hand (build/oracle), its tool of the same name
-// watches the same workload, and both must report the same. The tools that need
-// kprobes are run by the cases of tests/kernels.
+// Package tools runs the tools in examples on its own workloads and checks their output. If bpftrace is
+// available (build/oracle), its tool of the same name traces the same workload, and both must report
+// the same. Tools that need kprobes are run by the cases of tests/kernels.
 package tools
 
 import (
@@ -25,14 +24,13 @@ const root = "../.."
 type tool struct {
 	name string
 	args string // parameters
-	// run is a shell command. Its directory is empty, on a disk, and named by $D; $W is a name
-	// that nothing else on the machine has.
+	// run is a shell command. It runs in an empty directory on a disk, $D; $W is a unique name.
 	run   string
-	needs string // programs that run calls, separated by blanks
-	// want are patterns; each matches a line or more of what the tool prints. %W stands for $W.
+	needs string // programs that run calls, separated by spaces
+	// want are regular expressions that must match a line or more of the output. %W stands for $W.
 	want []string
-	// same, when set, is a pattern that bpftrace's tool of the name is compared by: the parts
-	// in parentheses of all its matches are the same in both outputs, in any order.
+	// same, if set, is a regular expression for comparing with bpftrace's tool: the submatches of all
+	// its matches must be the same in both outputs, in any order.
 	same string
 }
 
@@ -102,10 +100,10 @@ gcc -pthread -o $D/$W $D/x.c && $D/$W`, want: []string{` %W +the_worker$`},
 		want: []string{` ipcmk +shmget  key -?\d+, size 12345, flags \d+$`, ` ipcrm +shmctl  id \d+, command 0$`}},
 }
 
-// named waits until the last process has the name $W: before that, it is a copy of the shell.
+// named waits until the last background process is named $W: at first it is a copy of the shell.
 const named = `until [ "$(cat /proc/$!/comm)" = $W ]; do sleep 0.01; done; `
 
-// connect opens a connection of a process named $W to a port that listens.
+// connect opens a connection from a process named $W to a listening port.
 const connect = `cp $(command -v bash) $D/$W; 
 python3 -c 'import os,socket,sys
 s = socket.create_server(("127.0.0.1", 0))
@@ -115,7 +113,7 @@ c, _ = s.accept(); c.recv(10); c.close()' $D/port &
 until [ -e $D/port ]; do sleep 0.05; done; port=$(cat $D/port)
 $D/$W -c "exec 3<>/dev/tcp/127.0.0.1/$port; echo hi >&3; cat <&3"; wait`
 
-// tls sends a byte from a process named $W to a server of this machine.
+// tls sends a byte from a process named $W to a server on this machine.
 const tls = `cd $D; cp $(command -v openssl) $W; port=$((20000 + $$ % 20000))
 openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -subj /CN=x -days 1 2>/dev/null
 openssl s_server -accept $port -key k.pem -cert c.pem -www -naccept 1 >/dev/null 2>&1 & server=$!
@@ -123,7 +121,7 @@ for i in $(seq 300); do
 	sleep 0.1; kill -0 $server || break; echo | ./$W s_client -connect 127.0.0.1:$port >/dev/null 2>&1 && break
 done; kill $server 2>/dev/null; wait`
 
-// kprobes are the tools that this package only compiles: cases of tests/kernels run them.
+// kprobes are the tools that this package only compiles. They are run by cases of tests/kernels.
 var kprobes = []string{
 	"tcpaccept", "tcpsynbl", "vfscount", "vfsstat", "fileslower", "ext4dist", "xfsdist", "mdflush", "oomkill",
 	"swapin", "dcsnoop", "capable", "undump",
@@ -153,8 +151,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// TestCompile compiles each tool, without a warning but those about functions and system
-// calls that only other kernels or architectures have.
+// TestCompile compiles each tool. The only warnings allowed are those about functions and system calls
+// of other kernels or architectures.
 func TestCompile(t *testing.T) {
 	names := slices.Clone(kprobes)
 	for _, c := range tools {
@@ -192,7 +190,7 @@ func (c tool) test(t *testing.T, name string) {
 			t.Skip("skipped: ", p, " is not installed")
 		}
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "btc-tools") // on a disk, unlike some /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "btc-tools") // on a disk, which /tmp may not be
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +210,7 @@ func (c tool) test(t *testing.T, name string) {
 		t.Skip("skipped: this kernel: ", strings.TrimSpace(ours.output()))
 	}
 	if theirs != nil && !theirs.attached(t) {
-		t.Fatalf("bpftrace does not attach:\n%s", theirs.output())
+		t.Fatalf("bpftrace failed to attach:\n%s", theirs.output())
 	}
 	cmd := exec.Command("sh", "-c", c.run)
 	cmd.Env = append(os.Environ(), "D="+dir, "W="+name, "LC_ALL=C")
@@ -232,15 +230,15 @@ func (c tool) test(t *testing.T, name string) {
 	re := regexp.MustCompile("(?m)" + strings.ReplaceAll(c.same, "%W", name))
 	have, want := facts(re, out), facts(re, theirs.end(t))
 	if len(have) == 0 || !slices.Equal(have, want) {
-		t.Errorf("of %s\nthe tool prints %q\nbpftrace's     %q", re, have, want)
+		t.Errorf("matches of %s\nin our output    %q\nin bpftrace's   %q", re, have, want)
 	}
 }
 
-// userFile is a program or a library that a script puts probes on.
+// userFile matches a program or a library that a script attaches probes to.
 var userFile = regexp.MustCompile(`probe:(libc|libssl|/bin/bash):`)
 
-// reference is the command that runs bpftrace's tool. bpftrace runs in a root of its own:
-// probes in user space name this machine's files, which a mount shows it.
+// reference returns the command that runs bpftrace's tool. bpftrace has its own root directory, so the
+// files that its user-space probes name are bind-mounted.
 func reference(t *testing.T, script string) []string {
 	oracle := root + "/tests/setup/bpftrace-oracle"
 	text, err := os.ReadFile(script)
@@ -250,7 +248,7 @@ func reference(t *testing.T, script string) []string {
 	if !userFile.Match(text) {
 		return []string{oracle, "/usr/sbin/" + filepath.Base(script)}
 	}
-	dir, err := os.MkdirTemp("/tmp", "btc-tools") // /tmp is the same there
+	dir, err := os.MkdirTemp("/tmp", "btc-tools") // /tmp is the same in both
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +269,7 @@ func reference(t *testing.T, script string) []string {
 		`mount --bind / "$0" && exec "$@"`, host, oracle, copied}
 }
 
-// library is the path of a library for this machine's programs. Paths stay.
+// library returns the path of a library of this machine.
 func library(t *testing.T, name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -287,7 +285,7 @@ func library(t *testing.T, name string) string {
 	return string(m[1])
 }
 
-// facts are the parts of all matches, sorted.
+// facts returns the submatches of all matches, sorted.
 func facts(re *regexp.Regexp, out string) []string {
 	var all []string
 	for _, m := range re.FindAllStringSubmatch(out, -1) {
@@ -297,10 +295,10 @@ func facts(re *regexp.Regexp, out string) []string {
 	return all
 }
 
-// session is a tracer that runs.
+// session is a running tracer.
 type session struct {
 	cmd  *exec.Cmd
-	path string // its output and errors
+	path string // file with its output and errors
 }
 
 func start(t *testing.T, args ...string) *session {
@@ -324,8 +322,8 @@ func (s *session) output() string {
 	return string(b)
 }
 
-// attached waits until the tracer has attached. It returns false if the kernel lacks what the tool
-// needs.
+// attached waits until the tracer has attached. It returns false if the kernel lacks a feature that the
+// tool needs.
 func (s *session) attached(t *testing.T) bool {
 	t.Helper()
 	for range 2400 {
@@ -344,7 +342,7 @@ func (s *session) attached(t *testing.T) bool {
 // end interrupts the tracer and returns its output.
 func (s *session) end(t *testing.T) string {
 	t.Helper()
-	time.Sleep(300 * time.Millisecond) // for lines on their way
+	time.Sleep(300 * time.Millisecond) // for lines that are still in the buffers
 	s.cmd.Process.Signal(os.Interrupt)
 	done := make(chan error, 1)
 	go func() { done <- s.cmd.Wait() }()
@@ -354,7 +352,7 @@ func (s *session) end(t *testing.T) string {
 			t.Errorf("%v\n%s", err, s.output())
 		}
 	case <-time.After(2 * time.Minute):
-		t.Fatalf("it does not end:\n%s", s.output())
+		t.Fatalf("tracer does not exit:\n%s", s.output())
 	}
 	return s.output()
 }

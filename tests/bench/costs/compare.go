@@ -24,7 +24,7 @@ import (
 	"btc/loader/run"
 )
 
-// more are scripts in addition to those of tests/bench/events, on the same system calls.
+// more are scripts on the same system calls in addition to those of tests/bench/events.
 var more = map[string]string{
 	"two-maps":        `t:syscalls:sys_enter_getpgid { @a[pid] = count(); @b[comm] = sum(args.pid); }`,
 	"uid-gid":         `t:syscalls:sys_enter_getpgid { @[uid, gid] = count(); }`,
@@ -53,7 +53,7 @@ var more = map[string]string{
 	"strftime":        `t:syscalls:sys_enter_getpgid { printf("%s\n", strftime("%H:%M:%S", nsecs)); }`,
 }
 
-// compared is a script with its estimate and its cost, in ns above those of an empty clause.
+// compared is a script with its estimated and measured cost, in ns above an empty clause.
 type compared struct {
 	name            string
 	estimate, costs float64
@@ -77,7 +77,7 @@ func compareAll(w io.Writer, only []string) error {
 	}
 	files, err := filepath.Glob("tests/bench/events/*.bt")
 	if err != nil || len(files) == 0 {
-		return fmt.Errorf("start it in the repository's directory: no tests/bench/events: %v", err)
+		return fmt.Errorf("no tests/bench/events (run it in the top directory of the repository): %v", err)
 	}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
@@ -165,7 +165,7 @@ func compareOne(table *cost.Table, name, text string) (compared, error) {
 	if err != nil {
 		return c, err
 	}
-	if o, _, err = read(); err != nil { // the estimate changes it
+	if o, _, err = read(); err != nil { // the estimate modifies the object
 		return c, err
 	}
 	costs, err := runCosts(o, len(estimates))
@@ -226,9 +226,9 @@ func runCosts(o *object.Object, n int) ([]float64, error) {
 		progs = append(progs, p)
 	}
 	if len(progs) != n {
-		return nil, fmt.Errorf("%d programs, and %d estimates", len(progs), n)
+		return nil, fmt.Errorf("%d programs, but %d estimates", len(progs), n)
 	}
-	work(500) // caches, first insertions
+	work(500) // warm up caches, insert the first elements
 	costs := make([]float64, n)
 	all := make([][]float64, n)
 	for range batches {
@@ -277,7 +277,7 @@ var (
 	longPath  = append([]byte("/nowhere/"+strings.Repeat("long-name/", 19)+"end"), 0) // 202 bytes
 )
 
-// work makes n of each of three system calls that nothing else makes.
+// work makes n calls of each of three system calls that nothing else makes.
 func work(n int) {
 	for i := range n {
 		unix.RawSyscall(unix.SYS_GETPGID, uintptr(1<<22+i&0xfff), 0, 0)

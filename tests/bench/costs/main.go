@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Costs measures what instructions, helpers, map operations and probes cost on this machine, and
-// writes the table that btc cost estimates with:
+// Costs measures the cost of instructions, helpers, map operations and probes on this machine, and
+// writes the table that btc cost uses for its estimates:
 //
 //	go run ./tests/bench/costs -o cmd/btc/cost/table.json
 //	go run ./tests/bench/costs -compare
 //
-// The second command compares estimates by the table with what the scripts of tests/bench/events
-// and examples cost, and prints the ratios. Both need root, Linux 5.10 and a machine that is
-// otherwise idle; programs run by BPF_PROG_TEST_RUN, and the kernel's statistics say how long.
+// With -compare, it compares these estimates with the measured cost of the scripts in
+// tests/bench/events and examples, and prints the ratios. Both need root, Linux 5.10 and an otherwise
+// idle machine. Programs are run with BPF_PROG_TEST_RUN and timed by the kernel's BPF statistics.
 package main
 
 import (
@@ -54,7 +54,7 @@ func main() {
 func table(path string) error {
 	m := &meter{}
 	t := cost.Table{Measured: machine(), Helpers: map[string][]cost.Point{}, Maps: map[string]map[string][]cost.Point{}}
-	if err := m.trapCosts(&t); err != nil { // without statistics
+	if err := m.trapCosts(&t); err != nil { // before the statistics are enabled
 		return err
 	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
@@ -81,7 +81,7 @@ func table(path string) error {
 	return os.WriteFile(path, b, 0o644)
 }
 
-// compact has each point on one line.
+// compact formats the table with one point per line.
 func compact(b []byte) []byte {
 	return regexp.MustCompile(`\{\s+("bytes": \d+,)?\s*("ns": [\d.]+)\s+\}`).ReplaceAll(b, []byte(`{$1 $2}`))
 }
@@ -98,19 +98,19 @@ func machine() cost.Machine {
 	return cost.Machine{Kernel: unix.ByteSliceToString(u.Release[:]), CPU: name, Arch: arch.HostLabel(), Command: command}
 }
 
-// meter measures code by running it.
+// meter measures the cost of code by running it.
 type meter struct{}
 
-// Runs of a program in a batch, batches of a measurement: the fastest batch counts.
+// Runs per batch, and batches per measurement: the fastest batch counts.
 const (
 	runs    = 200
 	batches = 30
 )
 
-// scratch is the part of the frame that code may use: it begins at r10-scratch and is zero.
+// scratch is the size of the stack area for code: it begins at r10-scratch and is zeroed.
 const scratch = 320
 
-// time is what a raw tracepoint program with some code takes, in ns. r6 is its context.
+// time returns the duration of a raw tracepoint program with the given code, in ns. r6 is its context.
 func (m *meter) time(code asm.Instructions, subprograms ...asm.Instruction) (float64, error) {
 	all := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Imm(asm.R0, 0)}
 	for off := int16(-scratch); off < 0; off += 8 {
@@ -125,7 +125,7 @@ func (m *meter) time(code asm.Instructions, subprograms ...asm.Instruction) (flo
 	return timed(prog, func() error { _, err := prog.Run(&ebpf.RunOptions{}); return err })
 }
 
-// timed is what a program takes each time that run has it run.
+// timed returns the duration of a program for each call of run.
 func timed(prog *ebpf.Program, run func() error) (float64, error) {
 	var all []float64
 	for range batches {
@@ -144,11 +144,11 @@ func timed(prog *ebpf.Program, run func() error) (float64, error) {
 		}
 		all = append(all, float64(after.Runtime-before.Runtime)/float64(after.RunCount-before.RunCount))
 	}
-	return slices.Min(all), nil // what nothing else interrupted
+	return slices.Min(all), nil // without interruptions
 }
 
-// each is what one of n copies of some code takes, without the instructions around what is
-// measured, of which it has so many.
+// each returns the duration of one of n copies of some code, less the cost of the given number of
+// instructions around it.
 func (m *meter) each(t *cost.Table, n, around int, code func(i int) asm.Instructions) (float64, error) {
 	var once asm.Instructions
 	for i := range n {
@@ -167,14 +167,14 @@ func (m *meter) each(t *cost.Table, n, around int, code func(i int) asm.Instruct
 
 func round(ns float64) float64 { return float64(int(ns*100+0.5)) / 100 }
 
-// instructions measures the kinds of instructions.
+// instructions measures each kind of instruction.
 func (m *meter) instructions(t *cost.Table) (err error) {
 	for _, x := range []struct {
 		to   *float64
 		code func(i int) asm.Instructions
 	}{
 		{&t.Insn, func(i int) asm.Instructions {
-			return asm.Instructions{asm.Add.Imm(asm.Register(i%2)+asm.R7, 3)} // two chains
+			return asm.Instructions{asm.Add.Imm(asm.Register(i%2)+asm.R7, 3)} // two dependency chains
 		}},
 		{&t.Memory, func(i int) asm.Instructions {
 			return asm.Instructions{
@@ -203,7 +203,7 @@ func (m *meter) instructions(t *cost.Table) (err error) {
 	return m.call(t)
 }
 
-// call measures a call of a subprogram that does nothing.
+// call measures a call of an empty subprogram.
 func (m *meter) call(t *cost.Table) error {
 	call := asm.Call.Label("nothing")
 	calls := func(n int) (float64, error) {
@@ -222,8 +222,8 @@ func (m *meter) call(t *cost.Table) error {
 	return err
 }
 
-// arguments sets up to five arguments of a helper; a pointer to the frame is an offset below 0 of
-// an argument of kind frame.
+// arguments sets up to five arguments of a helper. For an argument of kind frame, a pointer to the
+// stack, the value is a negative offset.
 type argument struct {
 	frame int16
 	imm   int32
@@ -251,10 +251,10 @@ func call(h asm.BuiltinFunc, args ...argument) (code asm.Instructions) {
 	return append(code, h.Call())
 }
 
-// measured are helpers with the arguments that they are called with; bytes is for those that copy.
+// helpers measures helpers with typical arguments; bytes are the sizes for those that copy.
 func (m *meter) helpers(t *cost.Table) error {
 	text := append([]byte(strings.Repeat("a", 300)), 0)
-	text[15] = 0 // as long as usual
+	text[15] = 0 // a typical length
 	pin := &pinned{}
 	user, long := pin.text(text), pin.text(append([]byte(strings.Repeat("b", 400)), 0))
 	defer pin.done()
@@ -315,7 +315,7 @@ func (m *meter) helpers(t *cost.Table) error {
 	return m.ringBuffer(t)
 }
 
-// stacks measures stacks of this program in a system call.
+// stacks measures collecting the stack of this program in a system call.
 func (m *meter) stacks(t *cost.Table) error {
 	values, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1024, MaxEntries: 1})
 	if err != nil {
@@ -348,7 +348,7 @@ func (m *meter) stacks(t *cost.Table) error {
 	return nil
 }
 
-// ringBuffer measures records, of which nobody is woken.
+// ringBuffer measures sending records without waking a reader.
 func (m *meter) ringBuffer(t *cost.Table) error {
 	const noWakeup = 1
 	for _, n := range []int32{16, 64, 256} {
@@ -381,7 +381,7 @@ func (m *meter) ringBuffer(t *cost.Table) error {
 		t.Helpers["ringbuf_reserve"] = append(t.Helpers["ringbuf_reserve"], cost.Point{Bytes: int(n), NS: reserve})
 		t.Helpers["ringbuf_output"] = append(t.Helpers["ringbuf_output"], cost.Point{Bytes: int(n), NS: output})
 	}
-	t.Helpers["ringbuf_submit"] = []cost.Point{{NS: 0}} // is in ringbuf_reserve
+	t.Helpers["ringbuf_submit"] = []cost.Point{{NS: 0}} // included in ringbuf_reserve
 	t.Helpers["ringbuf_discard"] = []cost.Point{{NS: 0}}
 	return nil
 }
@@ -432,7 +432,7 @@ func (m *meter) mapOperations(t *cost.Table) error {
 				if err := one("delete", 16, len(remove)+len(update)-2, append(slices.Clone(update), remove...)); err != nil {
 					return err
 				}
-				// The pair, without the update of an element that is there.
+				// The pair, less the update of an existing element.
 				d, u := t.Maps[x.name]["delete"], t.Maps[x.name]["update"]
 				d[len(d)-1].NS = round(max(d[len(d)-1].NS-u[len(u)-1].NS, 0))
 			}
@@ -442,7 +442,7 @@ func (m *meter) mapOperations(t *cost.Table) error {
 	return nil
 }
 
-// kinds are all kinds of probes that the kernel runs, in the order of the table.
+// kinds returns the kinds of probes in the order of the table.
 func kinds() []string {
 	var all []string
 	for _, t := range probe.Types() {

@@ -24,7 +24,7 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// pinned is memory that is not moved while programs read it.
+// pinned is memory that the garbage collector must not free while programs read it.
 type pinned struct{ all [][]byte }
 
 func (p *pinned) text(b []byte) uint64 {
@@ -43,15 +43,15 @@ func (p *pinned) done() {
 	}
 }
 
-// nothing is a program without instructions.
+// nothing returns an empty program.
 func nothing(typ ebpf.ProgramType) (*ebpf.Program, error) {
 	return ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: typ, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 }
 
-// target is a user program that calls a plain function, and one with a usdt marker. It prints the
-// ns per call of each: the fastest of many batches.
+// target is a user program that calls an ordinary function and one with a USDT probe. It prints the ns
+// per call for each: the fastest of many batches.
 const target = `
 #include <stdio.h>
 #include <time.h>
@@ -74,7 +74,7 @@ int main(void) {
 	return 0;
 }`
 
-// trapCosts measures the additional cost of an event with an empty program attached to it.
+// trapCosts measures the additional cost of an event to which an empty program is attached.
 func (m *meter) trapCosts(t *cost.Table) error {
 	measured := map[string]float64{}
 	tracepoint, err := syscallCost(func() (*ebpf.Program, func() error, error) {
@@ -109,7 +109,7 @@ func (m *meter) trapCosts(t *cost.Table) error {
 	return nil
 }
 
-// statistics measures how much enabling the statistics adds to each run.
+// statistics measures the overhead of enabled statistics per run.
 func (m *meter) statistics(t *cost.Table) error {
 	on, err := syscallCost(func() (*ebpf.Program, func() error, error) { return attachTracepoint("sys_enter_getpgid") })
 	if err != nil {
@@ -161,9 +161,9 @@ func attachRaw() (*ebpf.Program, func() error, error) {
 	return prog, l.Close, nil
 }
 
-// syscallCost is what a system call costs more while something is attached, in ns: by the fastest of
-// many short batches, which nothing else interrupted. Another program stays attached to another event,
-// for the system call's slow path is not the probe's alone.
+// syscallCost returns the additional cost of a system call while a program is attached, in ns, measured
+// as the fastest of many short batches to avoid interruptions. Another program stays attached to
+// another event throughout, so that the system call's slow path is not attributed to the probe.
 func syscallCost(attach func() (*ebpf.Program, func() error, error)) (float64, error) {
 	const calls, tries = 1000, 30
 	fastest := func() float64 {
@@ -197,7 +197,7 @@ func syscallCost(attach func() (*ebpf.Program, func() error, error)) (float64, e
 	return round(max(with-without, 0)), nil
 }
 
-// userCosts measures probes of user programs.
+// userCosts measures probes in user programs.
 func userCosts(measured map[string]float64) error {
 	dir, err := os.MkdirTemp("", "costs")
 	if err != nil {
@@ -222,7 +222,7 @@ func userCosts(measured map[string]float64) error {
 		}
 		f := bytes.Fields(out)
 		if len(f) != 2 {
-			return 0, 0, errors.New("no two numbers")
+			return 0, 0, errors.New("want two numbers")
 		}
 		entry, _ = strconv.ParseFloat(string(f[0]), 64)
 		marker, _ = strconv.ParseFloat(string(f[1]), 64)

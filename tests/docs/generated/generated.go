@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package generated keeps parts of documents that are made from the program.
+// Package generated maintains the parts of documents that are generated from the program.
 //
 // A part is between two lines of a Markdown file:
 //
@@ -8,8 +8,7 @@
 //	...
 //	<!-- end -->
 //
-// Check compares each part with what the program gives now; with update it
-// rewrites them.
+// Check compares each part with its current contents; with update it rewrites them.
 package generated
 
 import (
@@ -25,8 +24,8 @@ const end = "<!-- end -->"
 
 func begin(name string) string { return "<!-- generated: " + name + " -->" }
 
-// Check compares the parts of the file at path with want, by name. The file must
-// have each of them once, and no others.
+// Check compares the parts of the file at path with want, by name. The file must contain each of them
+// exactly once, and no others.
 func Check(t *testing.T, path string, want map[string]string, update bool) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -35,7 +34,7 @@ func Check(t *testing.T, path string, want map[string]string, update bool) {
 	}
 	text := string(data)
 	if n := strings.Count(text, "<!-- generated: "); n != len(want) {
-		t.Errorf("%s has %d generated parts, and there are %d", path, n, len(want))
+		t.Errorf("%s: %d generated parts, want %d", path, n, len(want))
 	}
 	for name, w := range want {
 		now, err := replace(text, name, "\n"+strings.Trim(w, "\n")+"\n\n")
@@ -44,7 +43,7 @@ func Check(t *testing.T, path string, want map[string]string, update bool) {
 			continue
 		}
 		if now != text && !update {
-			t.Errorf("%s: part %s is not what the program gives now (-want +have); -update rewrites it\n%s", path, name, cmp.Diff(now, text))
+			t.Errorf("%s: part %s is out of date (-want +got); run with -update\n%s", path, name, cmp.Diff(now, text))
 		}
 		text = now
 	}
@@ -55,23 +54,23 @@ func Check(t *testing.T, path string, want map[string]string, update bool) {
 	}
 }
 
-// replace puts content between the marks of a part.
+// replace replaces the text between the marks of a part by content.
 func replace(text, name, content string) (string, error) {
 	head, rest, ok := strings.Cut(text, begin(name)+"\n")
 	if !ok {
-		return "", fmt.Errorf("there is no line %s", begin(name))
+		return "", fmt.Errorf("no line %s", begin(name))
 	}
 	_, tail, ok := strings.Cut(rest, end)
 	if !ok {
-		return "", fmt.Errorf("the part %s has no end", name)
+		return "", fmt.Errorf("no end of part %s", name)
 	}
 	if strings.Contains(tail, begin(name)) {
-		return "", fmt.Errorf("there are two parts %s", name)
+		return "", fmt.Errorf("two parts called %s", name)
 	}
 	return head + begin(name) + "\n" + content + end + tail, nil
 }
 
-// Indent makes a block of code.
+// Indent returns text as an indented code block.
 func Indent(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
@@ -83,7 +82,7 @@ func Indent(text string) string {
 	return b.String()
 }
 
-// Row is a line of a table.
+// Row returns a line of a table.
 func Row(cells ...string) string {
 	for i, c := range cells {
 		cells[i] = strings.ReplaceAll(c, "|", "\\|")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seeds gives fuzz tests the strings of file tests to begin with.
+// Package seeds adds files of file tests to the corpus of fuzz tests.
 package seeds
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Add returns a fuzz test the files in archives whose names end in suffix.
+// Add adds the files in archives whose names end in suffix to the corpus of f.
 func Add(f *testing.F, archives, suffix string) {
 	f.Helper()
 	files, err := filepath.Glob(archives)

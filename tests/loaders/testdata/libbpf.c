@@ -1,7 +1,7 @@
-/* Loads an object as a program does that knows nothing of btc, by libbpf alone (1.1 and later): it
- * attaches what section names say, runs a workload (the other arguments), and prints what maps and ring
- * buffers hold, as command agent does. A program that libbpf cannot attach is named on
- * standard error. TYPES in the environment is a file with the kernel's types. */
+/* Loads an object with libbpf only (1.1 and later), as a program does that knows nothing about btc: it
+ * attaches programs by their section names, runs a workload (the other arguments), and prints the
+ * contents of maps and ring buffers in the same way as command agent. A program that libbpf cannot
+ * attach is named on standard error. TYPES in the environment is a file with the kernel's types. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 		execv(argv[2], argv + 2);
 		_exit(127);
 	}
-	/* Only what wakes the reader is read: no ring_buffer__consume(). */
+	/* Reads only records that wake the reader: no ring_buffer__consume(). */
 	for (long long end = now() + 4000; ring && now() < end;)
 		if (ring_buffer__poll(ring, 200) > 0)
 			end = now() + 1500;

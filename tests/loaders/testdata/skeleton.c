@@ -1,4 +1,4 @@
-/* Runs an object through the skeleton that bpftool makes of it, with an option of the script set to 4, and
+/* Runs an object with the skeleton that bpftool generates, with an option of the script set to 4, and
  * prints what it counted during a workload. */
 #include "reads.skel.h"
 #include <bpf/bpf.h>
