@@ -48,7 +48,8 @@ func loader() *command {
 	return &command{
 		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
 		about: "The manifest OBJECT.json must be next to the object. With - both are read from standard input, one " +
-			"after the other: cat x.o x.json | btrun -. Options can precede or follow the object.",
+			"after the other: cat x.o x.json | btrun -. Options can precede or follow the object. If the host has a " +
+			"policy, /etc/btrun/policy.json, it limits every run.",
 		options: new(options.Values).Table(), files: []string{"o"}, status: runStatus,
 		examples: []example{
 			{"btrun reads.o dd", "attach reads.o with dd as $1, until Ctrl-C"},
@@ -233,7 +234,11 @@ func (p manPage) roff() string {
 			group = o.Group
 			line(".SS %s", roffText(group))
 		}
-		line(".TP\n.B %s\n%s", roffText(o.Form()), roffText(o.Help))
+		help := sentence(o.Help)
+		if !strings.HasSuffix(help, ":") {
+			help += "."
+		}
+		line(".TP\n.B %s\n%s", roffText(o.Form()), roffText(help))
 		for _, c := range o.Choices {
 			if c.Help != "" {
 				line(".RS\n.TP\n.B %s\n%s\n.RE", roffText(c.Name), roffText(c.Help))
@@ -261,11 +266,10 @@ func (p manPage) roff() string {
 		line(".TP\n.B %s\n%s", roffText(e.line), roffText(sentence(e.what)+"."))
 	}
 	line(".SH SEE ALSO")
-	for _, other := range []string{"btc(1)", "btrun(8)", "bpftrace(8)"} {
-		if p.title()+"("+p.section()+")" != other {
-			line("%s", roffText(other))
-		}
-	}
+	others := slices.DeleteFunc([]string{"btc(1)", "btrun(8)", "bpftrace(8)"}, func(other string) bool {
+		return other == p.title()+"("+p.section()+")"
+	})
+	line("%s", roffText(strings.Join(others, ", ")))
 	return b.String()
 }
 
