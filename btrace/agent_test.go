@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The agent of the examples serves a histogram of what this process does.
+// TestAgent checks that the example agent serves a histogram of the activity of this process.
 func TestAgent(t *testing.T) {
 	needRoot(t)
 	text, err := os.ReadFile("../examples/agent/main.go")
@@ -27,7 +27,7 @@ func TestAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := bytes.Count(text, []byte("\n")); n > 40 {
-		t.Errorf("the example has %d lines, more than 40", n)
+		t.Errorf("example has %d lines (max 40)", n)
 	}
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", dir, "../examples/agent").CombinedOutput(); err != nil {
@@ -66,10 +66,10 @@ func TestAgent(t *testing.T) {
 		}
 		agent.Process.Kill()
 		agent.Wait()
-		t.Fatalf("the agent does not answer: %s", messages.String())
+		t.Fatalf("no response from the agent: %s", messages.String())
 		return ""
 	}
-	page() // attached
+	page() // wait until it is attached
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range 8 {
@@ -79,7 +79,7 @@ func TestAgent(t *testing.T) {
 	key := strings.TrimSpace(string(comm))
 	for _, want := range []string{`le="0"} 1`, `le="1"} 2`, `le="3"} 4`, `le="7"} 8`, `le="+Inf"} 8`} {
 		if line := fmt.Sprintf(`value_bucket{key=%q,%s`, key, want); !strings.Contains(page(), line) {
-			t.Errorf("no %s in\n%s", line, page())
+			t.Errorf("%s not found in\n%s", line, page())
 		}
 	}
 }

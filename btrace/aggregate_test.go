@@ -11,7 +11,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// count adds values to a histogram by its bounds.
+// count adds values to a histogram, using its bounds.
 func count(h *Hist, buckets int, values ...int64) *Hist {
 	h.Counts = make([]uint64, buckets)
 	for _, v := range values {
@@ -24,7 +24,8 @@ func count(h *Hist, buckets int, values ...int64) *Hist {
 	return h
 }
 
-// The bounds of successive buckets are adjacent, from the smallest to the largest number.
+// TestBounds checks that the bounds of successive buckets are adjacent, from the smallest to the
+// largest number.
 func TestBounds(t *testing.T) {
 	hists := []*Hist{{Linear: true, Min: -10, Max: 95, Step: 10}}
 	counts := []int{manifest.LhistBuckets(-10, 95, 10)}
@@ -35,22 +36,22 @@ func TestBounds(t *testing.T) {
 		next := int64(math.MinInt64)
 		for b := range counts[i] {
 			low, high := h.Bounds(b)
-			if low == math.MaxInt64 { // those of larger numbers stay empty
+			if low == math.MaxInt64 { // buckets for larger numbers stay empty
 				break
 			}
 			if low != next || high < low {
-				t.Fatalf("%s: bucket %d is %d..%d and not from %d", h.bounds(), b, low, high, next)
+				t.Fatalf("%s: bucket %d is %d..%d, want it to start at %d", h.bounds(), b, low, high, next)
 			}
 			next = high + 1
 		}
-		if next != math.MinInt64 { // past the largest
+		if next != math.MinInt64 { // not past the largest
 			t.Errorf("%s ends at %d", h.bounds(), next-1)
 		}
 	}
 }
 
-// A quantile of the histogram differs from the exact one by less than the width of a bucket.
-// Without values it is NaN.
+// TestQuantile checks that a quantile of the histogram differs from the exact one by less than the
+// width of a bucket, and that it is NaN without values.
 func TestQuantile(t *testing.T) {
 	var values []int64
 	for i := range int64(1000) {
@@ -69,15 +70,15 @@ func TestQuantile(t *testing.T) {
 		for _, q := range []float64{0.01, 0.5, 0.9, 0.99, 1} {
 			want := q * 999
 			if have := h.Quantile(q); math.Abs(have-want) > x.accuracy*want+10 {
-				t.Errorf("%s: quantile %v is %v, not %v", h.bounds(), q, have, want)
+				t.Errorf("%s: Quantile(%v) = %v, want %v", h.bounds(), q, have, want)
 			}
 		}
 	}
 	if q := (&Hist{}).Quantile(0.5); !math.IsNaN(q) {
-		t.Errorf("of no values: %v", q)
+		t.Errorf("Quantile without values = %v, want NaN", q)
 	}
 	if q := count(&Hist{}, 3, -5).Quantile(0.5); q != -1 {
-		t.Errorf("of negative values: %v", q)
+		t.Errorf("Quantile of negative values = %v", q)
 	}
 }
 
@@ -99,16 +100,17 @@ func TestMerge(t *testing.T) {
 	} {
 		have, err := Merge(x.a, x.b)
 		if (err == nil) != (x.want != nil) {
-			t.Errorf("%v and %v: %v", x.a, x.b, err)
+			t.Errorf("Merge(%v, %v): error = %v", x.a, x.b, err)
 			continue
 		}
 		if d := cmp.Diff(x.want, have); err == nil && d != "" {
-			t.Errorf("%v and %v:\n%s", x.a, x.b, d)
+			t.Errorf("Merge(%v, %v) (-want +got):\n%s", x.a, x.b, d)
 		}
 	}
 }
 
-// Merging snapshots adds values by key and leaves the argument unchanged.
+// TestMergeSnapshots checks that merging snapshots adds values by key and leaves the argument
+// unchanged.
 func TestMergeSnapshots(t *testing.T) {
 	h := &Hist{Counts: []uint64{1}}
 	a := &Snapshot{Name: "@", Shape: "hist", Entries: []Entry{{[]Value{"x", int64(1)}, h}}}
@@ -124,14 +126,14 @@ func TestMergeSnapshots(t *testing.T) {
 		}
 	}
 	if h.Counts[0] != 1 || b.Entries[1].Value.(*Hist).Counts[0] != 4 {
-		t.Error("an argument was changed")
+		t.Error("Merge changed its argument")
 	}
 	if err := a.Merge(&Snapshot{Name: "@", Shape: "count"}); err == nil {
-		t.Error("a count was merged into a histogram")
+		t.Error("no error for merging a count into a histogram")
 	}
 	plain := &Snapshot{Name: "@", Shape: "plain"}
 	if err := plain.Merge(&Snapshot{Name: "@", Shape: "plain", Entries: []Entry{{nil, int64(1)}}}); err == nil {
-		t.Error("plain values were merged")
+		t.Error("no error for merging plain values")
 	}
 }
 
@@ -142,17 +144,17 @@ func TestScan(t *testing.T) {
 	var stack Value
 	values := []Value{uint64(7), int64(200), "a", Enum{"red", 3}, Stack{}}
 	if err := Scan(values, &n, &small, &text, &name, &stack); err != nil || n != 7 || small != 200 || text != "a" || name != "red" {
-		t.Errorf("%v: %v %v %v %v", err, n, small, text, name)
+		t.Errorf("Scan(%v): error = %v, values %v %v %v", err, n, small, text, name)
 	}
 	for _, x := range []struct {
 		v   Value
 		dst any
 	}{{int64(-1), &small}, {uint64(256), &small}, {uint64(1 << 63), &n}, {"a", &n}, {"a", n}} {
 		if err := ScanValue(x.v, x.dst); err == nil {
-			t.Errorf("%v was stored in a %T", x.v, x.dst)
+			t.Errorf("no error for scanning %v into a %T", x.v, x.dst)
 		}
 	}
 	if err := Scan(values, &n); err == nil {
-		t.Error("five values for one variable")
+		t.Error("no error for scanning five values into one variable")
 	}
 }

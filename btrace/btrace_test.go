@@ -24,7 +24,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// compiled returns the two files of a script.
+// compiled compiles a script and returns its object and manifest.
 func compiled(t testing.TB, script string) (object, manifest []byte) {
 	t.Helper()
 	target, err := kernel.Default(runtime.GOARCH)
@@ -71,7 +71,8 @@ func attach(t testing.TB, s *btrace.Session) {
 	}
 }
 
-// Values of each kind have the type that Value documents, in the order of the script.
+// TestEvents checks that values of each kind have the type that Value documents, in the order of the
+// script.
 func TestEvents(t *testing.T) {
 	s := loaded(t, `
 enum colour { red = 3 }
@@ -105,22 +106,22 @@ begin {
 	}
 	for i, w := range want {
 		if i >= len(got) || got[i] != w {
-			t.Errorf("event %d:\n have %s\n want %s", i, got[min(i, len(got)-1)], w)
+			t.Errorf("event %d:\n got %s\nwant %s", i, got[min(i, len(got)-1)], w)
 		}
 	}
 	all := strings.Join(got, "\n")
 	for _, w := range []string{"map @h hist 1", "map @c count 1", `time "now"`, `warnf "careful 1"`, "map @s plain 1", `[]uint8{0x61, 0x62}`} {
 		if !strings.Contains(all, w) {
-			t.Errorf("no %s in\n%s", w, all)
+			t.Errorf("%s not found in\n%s", w, all)
 		}
 	}
 	if code, err := s.Wait(); code != 3 || err != nil {
-		t.Errorf("exit code %d, %v", code, err)
+		t.Errorf("exit code %d, error %v", code, err)
 	}
 }
 
-// Maps can be read while programs run and contain what the workload did; the results of several
-// Takes add up to the same.
+// TestMaps checks that maps can be read while programs run and contain the activity of the workload,
+// and that the results of several Takes add up to the same.
 func TestMaps(t *testing.T) {
 	s := loaded(t, `
 tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
@@ -136,7 +137,7 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
 		}
 	}
 	if x, err := s.Map("n").Snapshot(); err != nil || len(x.Entries) != 0 {
-		t.Errorf("before: %v, %v", x, err)
+		t.Errorf("before the workload: %v, %v", x, err)
 	}
 	work()
 	read := func(name string, key ...any) btrace.Value {
@@ -181,7 +182,7 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
 		t.Fatal(err)
 	}
 	if v, _ := total.Get(); v != btrace.Count(200) {
-		t.Errorf("both intervals have %v", v)
+		t.Errorf("sum of both intervals = %v", v)
 	}
 	if l := s.Losses(); l.Any() {
 		t.Errorf("lost %+v", l)
@@ -190,11 +191,12 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
 		t.Error(err)
 	}
 	if _, err := s.Map("n").Snapshot(); !errors.Is(err, btrace.ErrClosed) {
-		t.Errorf("after Close: %v", err)
+		t.Errorf("error after Close = %v", err)
 	}
 }
 
-// A session ends with its context, runs its end programs, and keeps its maps until Close.
+// TestContext checks that a session ends with its context, runs its end programs, and keeps its maps
+// until Close.
 func TestContext(t *testing.T) {
 	s := loaded(
 		t,
@@ -212,7 +214,7 @@ func TestContext(t *testing.T) {
 		cancel()
 	}
 	if texts[0] != fmt.Sprintf("begin %d\n", os.Getpid()) || texts[len(texts)-1] != "end\n" {
-		t.Errorf("have %q", texts)
+		t.Errorf("events %q", texts)
 	}
 	if _, err := s.Map("").Snapshot(); err != nil {
 		t.Error(err)
@@ -220,12 +222,12 @@ func TestContext(t *testing.T) {
 	// If the context is already done, nothing is attached.
 	again := loaded(t, `interval:ms:10 { @ = count(); }`, btrace.Options{})
 	if err := again.Attach(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("attached with a context that is done: %v", err)
+		t.Errorf("attaching with a canceled context: error = %v", err)
 	}
 }
 
-// Sessions in one process are independent, and any goroutine may read maps and events or call Stop
-// and Close.
+// TestSessions checks that sessions in one process are independent, and that any goroutine may read
+// maps and events or call Stop and Close.
 func TestSessions(t *testing.T) {
 	needRoot(t)
 	o := parsed(
@@ -277,8 +279,8 @@ func TestSessions(t *testing.T) {
 	all.Wait()
 }
 
-// If nobody consumes events, events that do not fit in the kernel's buffer are counted; Close still
-// ends the session.
+// TestNobodyReads checks that if nobody consumes events, those that do not fit in the kernel's buffer
+// are counted, and Close still ends the session.
 func TestNobodyReads(t *testing.T) {
 	s := loaded(t, `config = { perf_rb_pages = 1 }
 tracepoint:syscalls:sys_enter_lseek /pid == $1/ { printf("%d %s\n", args.offset, "a text that takes room in the buffer of the kernel"); }`, btrace.Options{Args: []string{fmt.Sprint(os.Getpid())}})
@@ -289,20 +291,20 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ { printf("%d %s\n", args.offset,
 		}
 	}
 	if s.Losses().Events == 0 {
-		t.Error("no loss is counted")
+		t.Error("no lost events counted")
 	}
 	s.Close()
 	for e := range s.Events() {
-		t.Errorf("an event after Close: %v", e)
+		t.Errorf("event after Close: %v", e)
 	}
 }
 
-// A script that needs a permission is refused without it.
+// TestPermission checks that a script that needs a permission is rejected without it.
 func TestPermission(t *testing.T) {
 	needRoot(t)
 	o := parsed(t, `begin { system("echo out"); exit(); }`)
 	if _, err := btrace.Load(o, btrace.Options{}); err == nil || !strings.Contains(err.Error(), "system") {
-		t.Errorf("have %v", err)
+		t.Errorf("error = %v", err)
 	}
 	s := loaded(t, `begin { system("echo out"); exit(); }`, btrace.Options{Allow: []string{"system"}})
 	attach(t, s)
@@ -311,11 +313,12 @@ func TestPermission(t *testing.T) {
 		text += e.Text
 	}
 	if text != "out\n" {
-		t.Errorf("have %q", text)
+		t.Errorf("event %q", text)
 	}
 }
 
-// An object can be read from files, bytes and file systems; a damaged one is an error.
+// TestSources checks that an object can be read from files, bytes and file systems, and that a damaged
+// one is an error.
 func TestSources(t *testing.T) {
 	data, text := compiled(t, `begin { printf("%d %d", $1, getopt("depth", 5)); }`)
 	dir := t.TempDir()
@@ -344,14 +347,14 @@ func TestSources(t *testing.T) {
 	}
 	data[len(data)/2] ^= 1
 	if _, err := btrace.Parse(data, text); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("a damaged object: %v", err)
+		t.Errorf("damaged object: error = %v", err)
 	}
 	if _, err := btrace.Open(filepath.Join(dir, "none.o")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("missing file: error = %v", err)
 	}
 }
 
-// The session ends with its command, and with the process of Options.PID.
+// TestProcesses checks that a session ends with its command, and with the process of Options.PID.
 func TestProcesses(t *testing.T) {
 	s := loaded(
 		t,

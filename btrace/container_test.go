@@ -12,7 +12,8 @@ import (
 	"btc/btrace"
 )
 
-// Missing containers are an error, or are waited for as long as the context permits.
+// TestContainers checks that a missing container is an error, or is waited for until the context is
+// done.
 func TestContainers(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -21,7 +22,7 @@ func TestContainers(t *testing.T) {
 	o := parsed(t, `profile:hz:9 { @ = count(); }`)
 	for _, opts := range []btrace.Options{{Containers: []string{"btc-none"}}, {Pods: []string{"btc/none"}}} {
 		if _, err := btrace.Load(o, opts); err == nil || !strings.Contains(err.Error(), "none") {
-			t.Errorf("%v", err)
+			t.Errorf("error = %v", err)
 		}
 		opts.Wait = true
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -29,7 +30,7 @@ func TestContainers(t *testing.T) {
 		_, err := btrace.LoadContext(ctx, o, opts)
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < 300*time.Millisecond ||
 			took > time.Minute {
-			t.Errorf("%v after %v", err, took)
+			t.Errorf("error = %v after %v", err, took)
 		}
 		cancel()
 	}

@@ -12,7 +12,7 @@ import (
 	"btc/btrace"
 )
 
-// A session prints what a script prints, for ten seconds.
+// A session that prints the output of a script for ten seconds.
 func Example() {
 	object, err := btrace.Open("opens.o")
 	if err != nil {
@@ -33,7 +33,7 @@ func Example() {
 	}
 }
 
-// Objects are embedded by //go:embed reads.o reads.json
+// The object is embedded by //go:embed reads.o reads.json
 func ExampleOpenFS() {
 	var files embed.FS
 	object, err := btrace.OpenFS(files, "reads.o")
@@ -43,7 +43,7 @@ func ExampleOpenFS() {
 	fmt.Println(object.Probes())
 }
 
-// The two files of an object may come from anywhere.
+// The object and its manifest may come from anywhere.
 func ExampleParse() {
 	var object, manifest []byte // from a registry, a database, ...
 	if _, err := btrace.Parse(object, manifest); err != nil {
@@ -51,7 +51,7 @@ func ExampleParse() {
 	}
 }
 
-// Parameters are given when the object is loaded: $1 and getopt("depth") of the script.
+// Parameters are set when the object is loaded: $1 and getopt("depth") of the script.
 func ExampleLoad() {
 	object, err := btrace.Open("slow.o")
 	if err != nil {
@@ -69,8 +69,8 @@ func ExampleLoad() {
 	defer session.Close()
 }
 
-// A session may be limited to processes and what they start, to cgroups, or to containers and pods, for
-// which it can wait.
+// A session may be limited to processes with their descendants, to cgroups, or to containers and pods,
+// which it can wait for.
 func ExampleLoadContext() {
 	object, err := btrace.Open("reads.o")
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleLoadContext() {
 	defer session.Close()
 }
 
-// Two objects run at the same time; each has a session of its own.
+// Two objects run at the same time, each in its own session.
 func ExampleSession_Attach() {
 	for _, path := range []string{"reads.o", "opens.o"} {
 		object, err := btrace.Open(path)
@@ -108,7 +108,7 @@ func ExampleSession_Attach() {
 	}
 }
 
-// Stop detaches; what programs have sent before is still among the events.
+// Stop detaches; events that were sent before can still be read.
 func ExampleSession_Stop() {
 	var session *btrace.Session
 	time.AfterFunc(time.Minute, session.Stop)
@@ -119,7 +119,7 @@ func ExampleSession_Stop() {
 	fmt.Println(code, err)
 }
 
-// Values of an event go into variables.
+// The values of an event are scanned into variables.
 func ExampleSession_Events() {
 	var session *btrace.Session
 	for event := range session.Events() {
@@ -131,7 +131,7 @@ func ExampleSession_Events() {
 	}
 }
 
-// Each interval is counted by itself.
+// Each interval is counted separately.
 func ExampleMap_Take() {
 	var session *btrace.Session
 	for range time.Tick(time.Second) {
@@ -145,7 +145,7 @@ func ExampleMap_Take() {
 	}
 }
 
-// A map is read while its script runs.
+// A map can be read while its script runs.
 func ExampleMap_Snapshot() {
 	var session *btrace.Session
 	bytes, err := session.Map("@bytes").Snapshot()
@@ -157,7 +157,7 @@ func ExampleMap_Snapshot() {
 	}
 }
 
-// What was lost is a number.
+// Losses are counted.
 func ExampleSession_Losses() {
 	var session *btrace.Session
 	if l := session.Losses(); l.Any() {
@@ -171,7 +171,7 @@ func ExampleHist_Quantile() {
 	// Output: 100 9 24.5
 }
 
-// Histograms of two hosts are those of one that counted both.
+// Merging the histograms of two hosts gives the histogram of all values.
 func ExampleHist_Merge() {
 	a := &btrace.Hist{Counts: []uint64{0, 1, 2}}
 	b := &btrace.Hist{Counts: []uint64{0, 3, 0, 4}}
@@ -213,7 +213,7 @@ func ExampleScan() {
 	// Output: 512 a.txt <nil>
 }
 
-// Values of one aggregation become that of one map.
+// Merge combines values of the same aggregation.
 func ExampleMerge() {
 	sum, err := btrace.Merge(btrace.Count(2), btrace.Count(40))
 	fmt.Println(sum, err)

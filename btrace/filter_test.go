@@ -22,7 +22,7 @@ import (
 	"btc/btrace"
 )
 
-// shell starts a script; it is killed with all its descendants when the test ends.
+// shell starts a shell script; it is killed with all its descendants when the test ends.
 func shell(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...)
@@ -82,8 +82,8 @@ func countOf(t *testing.T, s *btrace.Session) int {
 	return int(n)
 }
 
-// inOwnMounts reruns the test in its own mount namespace, where it returns a directory with the
-// cgroups of version 2. It returns "" in the original process.
+// inOwnMounts reruns the test in its own mount namespace, where it returns the mount point of cgroup
+// v2. In the original process it returns "".
 func inOwnMounts(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -93,7 +93,7 @@ func inOwnMounts(t *testing.T) string {
 			t.Fatal(err)
 		}
 		if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
-			t.Skip("skipped: cgroups of version 2 cannot be mounted: ", err)
+			t.Skip("skipped: cannot mount cgroup v2: ", err)
 		}
 		return dir
 	}
@@ -103,7 +103,7 @@ func inOwnMounts(t *testing.T) string {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case errors.Is(err, unix.EPERM):
-		t.Skip("skipped: this process may not have mounts of its own")
+		t.Skip("skipped: cannot create a mount namespace")
 	case strings.Contains(string(out), "skipped: "):
 		t.Skip("skipped: ", string(out))
 	case err != nil:
@@ -124,7 +124,7 @@ func newCgroup(t *testing.T, path string) string {
 				return
 			}
 		}
-		t.Errorf("%s stays", path)
+		t.Errorf("cannot remove %s", path)
 	})
 	return path
 }
@@ -136,7 +136,8 @@ func moveTo(t *testing.T, group string, cmd *exec.Cmd) {
 	}
 }
 
-// Everything that runs in a cgroup and below it is counted, and nothing else, under load.
+// TestCgroups checks, under load, that everything that runs in a cgroup and below it is counted, and
+// nothing else.
 func TestCgroups(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -154,10 +155,10 @@ func TestCgroups(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		cgroups []string
-		files   []string // cgroups whose writers count
+		files   []string // cgroups whose writers are counted
 	}{
 		{"path", []string{in}, []string{"in", "below"}},
-		{"path below the mount", []string{"/" + name}, []string{"in", "below"}},
+		{"path below the mount point", []string{"/" + name}, []string{"in", "below"}},
 		{"id", []string{id}, []string{"in", "below"}},
 		{"inner", []string{below}, []string{"below"}},
 		{"several", []string{sibling, below}, []string{"sibling", "below"}},
@@ -193,13 +194,13 @@ func TestCgroups(t *testing.T) {
 				want += lines(t, filepath.Join(dir, file))
 			}
 			if got := countOf(t, s); got != want || want == 0 {
-				t.Errorf("%d writes of the cgroups are counted, %d were made", got, want)
+				t.Errorf("counted %d writes of the cgroups, want %d", got, want)
 			}
 		})
 	}
 }
 
-// A session ends when its cgroup is removed.
+// TestCgroupRemoved checks that a session ends when its cgroup is removed.
 func TestCgroupRemoved(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -216,11 +217,11 @@ func TestCgroupRemoved(t *testing.T) {
 		said += e.Text
 	}
 	if code, err := s.Wait(); code != 0 || err != nil || !strings.Contains(said, "nothing is left to trace") {
-		t.Errorf("%q, %d, %v", said, code, err)
+		t.Errorf("messages %q, exit code %d, error %v", said, code, err)
 	}
 }
 
-// Names that are not cgroups of version 2 are refused, with the reason.
+// TestCgroupRefused checks that names that are not v2 cgroups are rejected with a reason.
 func TestCgroupRefused(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -230,7 +231,7 @@ func TestCgroupRefused(t *testing.T) {
 	if err := unix.Mount("cgroup", old, "cgroup", 0, "none,name=btc-test"); err == nil {
 		defer unix.Unmount(old, 0)
 	} else {
-		t.Log("no cgroups of version 1: ", err)
+		t.Log("no cgroup v1: ", err)
 		old = ""
 	}
 	for name, why := range map[string]string{
@@ -247,12 +248,12 @@ func TestCgroupRefused(t *testing.T) {
 		}
 		_, err := btrace.Load(parsed(t, `profile:hz:9 { @ = count(); }`), btrace.Options{Cgroups: []string{name}})
 		if err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("%q: error = %v", name, err)
 		}
 	}
 }
 
-// A host that has only cgroups of version 1, or none, is a distinct error.
+// TestNoCgroups2 checks the errors on a host that has only cgroup v1, or no cgroups.
 func TestNoCgroups2(t *testing.T) {
 	mount := inOwnMounts(t)
 	if mount == "" {
@@ -263,7 +264,7 @@ func TestNoCgroups2(t *testing.T) {
 		for _, name := range []string{"/x", "123"} {
 			_, err := btrace.Load(parsed(t, `profile:hz:9 { @ = count(); }`), btrace.Options{Cgroups: []string{name}})
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %s", name, err, want)
+				t.Errorf("%s: error = %v, want %s", name, err, want)
 			}
 		}
 	}
@@ -282,12 +283,13 @@ func TestNoCgroups2(t *testing.T) {
 	}
 	refused("no cgroup file system is mounted here")
 	if err := unix.Mount("cgroup", mount, "cgroup", 0, "none,name=btc-test"); err != nil {
-		t.Skip("skipped: no cgroups of version 1: ", err)
+		t.Skip("skipped: no cgroup v1: ", err)
 	}
 	refused("only cgroups of version 1 are mounted here")
 }
 
-// Several processes are counted and no others; the session ends with the last.
+// TestSeveralProcesses checks that the given processes are counted and no others, and that the session
+// ends with the last of them.
 func TestSeveralProcesses(t *testing.T) {
 	for probe, script := range map[string]string{
 		"tracepoint": `tracepoint:syscalls:sys_enter_write { @ = count(); }`,
@@ -316,24 +318,25 @@ func TestSeveralProcesses(t *testing.T) {
 				t.Fatal(code, err)
 			}
 			if got := countOf(t, s); got != 800 {
-				t.Errorf("%d writes are counted, 800 were made by the processes", got)
+				t.Errorf("counted %d writes, want 800", got)
 			}
 		})
 	}
 }
 
-// forks keeps starting processes on two levels. Each process of the lower level writes a line once
-// the file of the second argument exists; no process starts once that of the third one exists.
+// forks is a script that keeps starting processes on two levels. Each process of the lower level writes
+// a line once the file of the second argument exists. Once the file of the third argument exists, no
+// more processes are started.
 const forks = `work() { while [ ! -e "$3" ]; do ( ( [ -e "$2" ] && echo 1 >> "$1"; : ); : ); done; }
 work "$@" & work "$@" & wait`
 
-// All writes of descendants count, whenever they were started, and nothing else does; the session
-// ends when all have exited.
+// TestFollowForks checks that all writes of descendants are counted, whenever they were started, and
+// nothing else, and that the session ends when all of them have exited.
 func TestFollowForks(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	start, stop := filepath.Join(dir, "start"), filepath.Join(dir, "stop")
-	for i := range 3 { // the test is about attaching itself
+	for i := range 3 { // the test is about races while attaching
 		in := shell(t, forks, filepath.Join(dir, "in"), start, stop)
 		out := shell(t, forks, filepath.Join(dir, "out"), start, stop)
 		time.Sleep(20 * time.Millisecond)
@@ -354,7 +357,7 @@ func TestFollowForks(t *testing.T) {
 			t.Fatal(code, err)
 		}
 		if got, want := countOf(t, s), lines(t, filepath.Join(dir, "in")); got != want || want == 0 {
-			t.Errorf("round %d: %d writes are counted, %d were made", i, got, want)
+			t.Errorf("round %d: counted %d writes, want %d", i, got, want)
 		}
 		s.Close()
 		for _, file := range []string{"in", "out", "start", "stop"} {
@@ -363,13 +366,13 @@ func TestFollowForks(t *testing.T) {
 	}
 }
 
-// With a command and FollowForks, what the command starts is counted, and nothing else; the session
-// lasts until all descendants have exited.
+// TestFollowCommand checks that, with a command and FollowForks, what the command starts is counted,
+// and nothing else, and that the session lasts until all descendants have exited.
 func TestFollowCommand(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
-	// The first process has exited while its child still works.
+	// The first process exits while its child still runs.
 	text := "(sleep 0.3; echo 1 >> " + dir + "/in; echo 1 >> " + dir + "/in) &\necho 1 >> " + dir + "/in\n"
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -386,11 +389,12 @@ func TestFollowCommand(t *testing.T) {
 		t.Fatal(code, err)
 	}
 	if got := countOf(t, s); got != 3 || lines(t, dir+"/in") != 3 {
-		t.Errorf("%d writes are counted, want 3", got)
+		t.Errorf("counted %d writes, want 3", got)
 	}
 }
 
-// burnVariable turns the test binary into a process whose threads use the CPU after a line arrives.
+// burnVariable is set in the environment to make the test binary a process whose threads use the CPU
+// once a line arrives.
 const burnVariable = "BTC_TEST_BURN"
 
 func init() {
@@ -415,7 +419,8 @@ func init() {
 	os.Exit(0)
 }
 
-// With a process filter, threads that it starts later are sampled, too; its children are not.
+// TestThreadsStartedLater checks that, with a process filter, threads that the process starts later are
+// sampled, too, but not its children.
 func TestThreadsStartedLater(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0])
@@ -457,18 +462,19 @@ func TestThreadsStartedLater(t *testing.T) {
 	later := 0
 	for _, e := range x.Entries {
 		if pid := fmt.Sprint(e.Key[0]); pid != strconv.Itoa(cmd.Process.Pid) {
-			t.Errorf("a sample of process %s", pid)
+			t.Errorf("unexpected sample of process %s", pid)
 		}
 		if !before[fmt.Sprint(e.Key[1])] {
 			later++
 		}
 	}
 	if later == 0 {
-		t.Errorf("no sample of a thread that was started later, but %v", x.Entries)
+		t.Errorf("no sample of a thread that was started later: %v", x.Entries)
 	}
 }
 
-// pidsVariable makes the test binary list the processes of its own PID namespace.
+// pidsVariable is set in the environment to make the test binary list the processes of its own PID
+// namespace.
 const pidsVariable = "BTC_TEST_PIDS"
 
 func init() {
@@ -485,7 +491,7 @@ func init() {
 	}
 }
 
-// Filters by process use the IDs of the PID namespace that the session is in.
+// TestFiltersInNamespace checks that filters by process use the IDs of the session's PID namespace.
 func TestFiltersInNamespace(t *testing.T) {
 	needRoot(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestFollow.*|TestSeveralProcesses)$", "-test.v")
@@ -494,7 +500,7 @@ func TestFiltersInNamespace(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case errors.Is(err, unix.EPERM):
-		t.Skip("skipped: this process may not have a PID namespace of its own")
+		t.Skip("skipped: cannot create a PID namespace")
 	case strings.Contains(string(out), "skipped: "):
 		t.Skip("skipped: ", string(out))
 	case err != nil || !strings.Contains(string(out), "--- PASS: TestFollowForks"):

@@ -13,7 +13,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// doubled is a first line and n lines in which each number refers twice to the one before.
+// doubled returns a first line and n lines in which each number uses the previous one twice.
 func doubled(n int, first, line string) string {
 	var b strings.Builder
 	b.WriteString(first)
@@ -23,8 +23,8 @@ func doubled(n int, first, line string) string {
 	return b.String()
 }
 
-// TestDoubling: code that grows exponentially with the length of a script is refused before any
-// stage walks it. Some of these scripts took gigabytes, others never finished.
+// TestDoubling checks that code that grows exponentially with the length of a script is rejected before
+// any stage walks it. Some of these scripts used gigabytes; others never finished.
 func TestDoubling(t *testing.T) {
 	structs := func(n int, word string) string {
 		return doubled(n, word+" S0 { int a; int b; };\n", word+" SN { "+word+" SP a; "+word+" SP b; };\n")
@@ -59,16 +59,16 @@ func TestDoubling(t *testing.T) {
 			out, diags := Compile(Input{Name: "x.bt", Text: c.text, Target: tgt, Compiler: "test", Verify: true})
 			runtime.ReadMemStats(&after)
 			if said := fmt.Sprint(diags.Err()); out != nil || !strings.Contains(said, c.want) {
-				t.Errorf("says %.300s, not %q", said, c.want)
+				t.Errorf("error = %.300s, want %q", said, c.want)
 			}
 			if mem := after.TotalAlloc - before.TotalAlloc; mem > 512<<20 {
-				t.Errorf("%d MiB allocated", mem>>20)
+				t.Errorf("allocated %d MiB", mem>>20)
 			}
 		})
 	}
 }
 
-// TestRuleCheck: scripts that used to fail the rule check of the code, which panics.
+// TestRuleCheck compiles scripts that violated the rules of the IR, which caused a panic.
 func TestRuleCheck(t *testing.T) {
 	for name, text := range map[string]string{
 		"longest length": `tracepoint:syscalls:sys_enter_openat { @[str(args.filename, 18446744073709551615)] = count(); }`,
@@ -89,8 +89,8 @@ func TestRuleCheck(t *testing.T) {
 	}
 }
 
-// TestPrivateFiles: a script may name any file in #include. Messages quote only headers next to the
-// script or below a directory of -I.
+// TestPrivateFiles checks that messages only quote headers next to the script or below a directory of
+// -I, because a script may include any file.
 func TestPrivateFiles(t *testing.T) {
 	const secret = "hunter2"
 	dir, outside := t.TempDir(), t.TempDir()
@@ -131,13 +131,13 @@ func TestPrivateFiles(t *testing.T) {
 			case own && quoted:
 				shown++
 			case quoted:
-				t.Errorf("%s: a message quotes the file:\n%s", text, said)
+				t.Errorf("%s: message quotes the file:\n%s", text, said)
 			case !diags.HasErrors():
 				t.Logf("%s: no error", text)
 			}
 		}
 	}
 	if shown == 0 {
-		t.Error("no message shows a header beside the script")
+		t.Error("no message quotes the header next to the script")
 	}
 }

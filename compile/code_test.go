@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestFacts checks the manifest's description of programs, which spares loaders an analysis of
+// TestFacts checks the description of programs in the manifest, which saves loaders from analyzing
 // instructions.
 func TestFacts(t *testing.T) {
 	for _, c := range []struct {
@@ -36,8 +36,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// A field behind a typed pointer is loaded if its width is the same as here, and read by a helper
-// otherwise.
+// TestComparedFields checks that a field accessed through a typed pointer is loaded if its width is the
+// same on the host, and read by a helper otherwise.
 func TestComparedFields(t *testing.T) {
 	const rightShift = 5 // BPF_CORE_FIELD_RSHIFT_U64
 	m := compiled(t, "fentry:vfs_read { @ = args.file.f_inode.i_uid.val; }")
@@ -45,7 +45,7 @@ func TestComparedFields(t *testing.T) {
 	for _, f := range m.Fields {
 		switch {
 		case f.Compared && f.Kind != rightShift:
-			t.Errorf("relocation %d of %s is compared", f.Kind, &f)
+			t.Errorf("relocation kind %d of %s is compared, want only right shifts", f.Kind, &f)
 		case f.Compared:
 			compared++
 		case f.Kind == rightShift:
@@ -53,7 +53,7 @@ func TestComparedFields(t *testing.T) {
 		}
 	}
 	if compared != 1 || shifts != 1 {
-		t.Errorf("%d comparisons and %d shifts, want one of each", compared, shifts)
+		t.Errorf("%d comparisons and %d shifts, want 1 and 1", compared, shifts)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// numbered repeats a format with the numbers from 0.
+// numbered repeats a format for the numbers 0 to n-1.
 func numbered(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -21,8 +21,8 @@ func numbered(n int, format string) string {
 	return b.String()
 }
 
-// TestExtremes: input that is absurdly large, deep or binary gets an error quickly, which names
-// what is too much.
+// TestExtremes checks that absurdly large, deep or binary input is rejected quickly with an error that
+// names the limit.
 func TestExtremes(t *testing.T) {
 	rep := strings.Repeat
 	nested := "nesting too deep or statement too long"
@@ -89,21 +89,21 @@ func TestExtremes(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			said := fmt.Sprint(diags.Err())
 			if out != nil || !strings.Contains(said, c.want) {
-				t.Errorf("says %.300s, not %q", said, c.want)
+				t.Errorf("error = %.300s, want %q", said, c.want)
 			}
 			// A busy machine is many times slower than an idle one, on which each takes less than a
 			// second.
 			if took > time.Minute {
-				t.Errorf("the answer took %v", took)
+				t.Errorf("compile took %v", took)
 			}
 			if mem := after.TotalAlloc - before.TotalAlloc; mem > 1<<30 {
-				t.Errorf("%d MiB allocated", mem>>20)
+				t.Errorf("allocated %d MiB", mem>>20)
 			}
 		})
 	}
 }
 
-// TestManyClauses: the cost grows linearly with the number of clauses, not quadratically.
+// TestManyClauses checks that the cost grows linearly with the number of clauses.
 func TestManyClauses(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
@@ -120,10 +120,10 @@ func TestManyClauses(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	allocated(10) // created only once
+	allocated(10) // allocate what is created only once
 	small, large := allocated(100), allocated(1000)
 	if large > 15*small {
-		t.Errorf("1000 clauses allocate %.1f times as much as 100", large/small)
+		t.Errorf("1000 clauses allocate %.1f times as much as 100, want about 10", large/small)
 	}
 }
 
@@ -137,8 +137,8 @@ func doubling(n int) string {
 	return s.String()
 }
 
-// TestLongestTimers compiles periods and rates at the limit, which the manifest's validation
-// repeats, and above it.
+// TestLongestTimers compiles periods and rates at and above the limit, which the validation of the
+// manifest also has.
 func TestLongestTimers(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {
@@ -150,7 +150,7 @@ func TestLongestTimers(t *testing.T) {
 	} {
 		out, diags := Compile(Input{Name: "t.bt", Text: timer + " { }", Target: x86})
 		if (out != nil) != ok {
-			t.Errorf("%s: compiled %v, expected %v: %v", timer, out != nil, ok, diags.Err())
+			t.Errorf("%s: compiled = %v, want %v: %v", timer, out != nil, ok, diags.Err())
 		}
 	}
 }

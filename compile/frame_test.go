@@ -12,8 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// A script with many numbers across the iterations of a loop, in addition to keys, does not fit a
-// stack frame unless memory objects are moved to scratch memory.
+// TestFrameForMoreValues checks a script that keeps many numbers, in addition to keys, live across the
+// iterations of a loop. It fits in a stack frame only if memory objects are moved to scratch memory.
 func TestFrameForMoreValues(t *testing.T) {
 	host, err := kernel.Default("x86_64")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestFrameForMoreValues(t *testing.T) {
 	}
 	var tooLarge machineError
 	if _, err := lower(in, m, 0); !errors.As(err, &tooLarge) {
-		t.Fatalf("the usual frame is large enough, this test shows nothing: %v", err)
+		t.Fatalf("the script fits in the usual frame, so the test proves nothing: %v", err)
 	}
 	if out, diags := Compile(in); out == nil {
 		t.Error(diags.Err())

@@ -12,8 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// FuzzCompile passes strings through the whole compiler: it must not panic, must finish in time,
-// and must return an object exactly if there is no error.
+// FuzzCompile compiles any string: the compiler must not panic, must finish in time, and must return an
+// object if and only if there is no error.
 func FuzzCompile(f *testing.F) {
 	files, err := filepath.Glob("../../../tests/corpus/*.bt")
 	if err != nil {
@@ -34,7 +34,7 @@ func FuzzCompile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > longest || strings.Contains(text, "import") || strings.Contains(text, "include") {
-			t.Skip("skipped: long texts show nothing more; files of this machine are no part of the text")
+			t.Skip("skipped: long inputs find nothing new; files of this machine are not part of the input")
 		}
 		began := time.Now()
 		out, diags := Compile(Input{Name: "fuzz.bt", Text: text, Target: tgt, Compiler: "test", Verify: true})
@@ -49,5 +49,5 @@ func FuzzCompile(f *testing.F) {
 
 const (
 	longest  = 1 << 12
-	patience = time.Minute // the rule check after each pass is most of it
+	patience = time.Minute // mostly for the rule check after each pass
 )

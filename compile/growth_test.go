@@ -10,9 +10,9 @@ import (
 	"btc/ir/kernel"
 )
 
-// BenchmarkGrowth compiles what grows in scripts at two sizes, the second four times
-// the first: the time of a part ("us/part") stays about the same when
-// no stage takes more than its share. With the rule check it is "check".
+// BenchmarkGrowth compiles scripts at two sizes, the second four times the first. The time per part
+// ("us/part") stays about the same unless the time of a stage grows faster than linearly. With "check",
+// the IR is checked after each pass.
 //
 //	go test ./compile -run - -bench Growth -benchtime 3x
 func BenchmarkGrowth(b *testing.B) {

@@ -12,7 +12,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// Every loader sees the parameters that were given at compile time, and the script's defaults.
+// TestParamsInObject checks that every loader sees the parameters given at compile time, and the
+// defaults of the script.
 func TestParamsInObject(t *testing.T) {
 	target, err := kernel.Default("x86_64")
 	if err != nil {
@@ -30,9 +31,9 @@ func TestParamsInObject(t *testing.T) {
 	for name, want := range map[string]string{"param_1": "\a", "param_2_str": "seven", "param_3_str": "", "param_3": "", "param_count": "\x02", "opt_n": "\f"} {
 		v := spec.Variables[name+"_x"]
 		if v == nil {
-			t.Errorf("no variable %s", name)
+			t.Errorf("variable %s not found", name)
 		} else if got := strings.TrimRight(string(v.Value), "\x00"); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+			t.Errorf("%s = %q, want %q", name, got, want)
 		}
 	}
 }

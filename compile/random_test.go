@@ -24,8 +24,8 @@ var (
 	scriptsTo   = flag.String("scripts-to", "", "write the scripts into this directory, to run them elsewhere, too")
 )
 
-// TestRandomScripts compiles random scripts of integers, strings, tuples, records, maps and loops.
-// The interpreter must not see a difference before and after the passes.
+// TestRandomScripts compiles random scripts of integers, strings, tuples, records, maps and loops. The
+// interpreter must give the same results before and after the passes.
 func TestRandomScripts(t *testing.T) {
 	host, err := kernel.Default("x86_64")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestRandomScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if seed%2 == 1 { // one that the kernel runs, and often
+		if seed%2 == 1 { // a script that the kernel runs, and often
 			text = strings.Replace(text, "begin {", "kprobe:vfs_read {", 1)
 		}
 		if err := sameMeaning(host, text); err != nil {
@@ -47,8 +47,8 @@ func TestRandomScripts(t *testing.T) {
 	}
 }
 
-// randomInputs are runs on a new kernel, and on one without bpf_loop, where a loop with many
-// iterations has another form.
+// randomInputs are runs on a recent kernel, and on one without bpf_loop, for which loops with many
+// iterations have another form.
 const randomInputs = `
 run PROG pid=100 tid=100 mono=5 boot=7 cpu=1 comm="bash"
 run PROG pid=3 tid=4 mono=9 boot=9 comm="abc"
@@ -58,7 +58,7 @@ run PROG pid=3 tid=4 mono=9 boot=9 comm="" lacks=loop
 
 func sameMeaning(host *kernel.Target, text string) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // one pass has detected a bug in another
+		if r := recover(); r != nil { // a pass detected a bug in another one
 			err = fmt.Errorf("%v", r)
 		}
 	}()
@@ -66,7 +66,7 @@ func sameMeaning(host *kernel.Target, text string) (err error) {
 	in.fixed = in.newFixed()
 	m := frontend(in, diag.NewSource(in.Name, in.Text), diags)
 	if m == nil {
-		return fmt.Errorf("refused: %v", diags.Sorted())
+		return fmt.Errorf("rejected: %v", diags.Sorted())
 	}
 	before, err := ir.Parse(m.String())
 	if err != nil {
@@ -81,7 +81,7 @@ func sameMeaning(host *kernel.Target, text string) (err error) {
 		return err
 	}
 	err = interp.Equivalent(before, m, inputs)
-	if err != nil && strings.Contains(err.Error(), "the kernel has no helper loop") { // a body that has no other form
+	if err != nil && strings.Contains(err.Error(), "the kernel has no helper loop") { // no other form
 		err = interp.Equivalent(before, m, inputs[:2])
 	}
 	return err

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// scripts writes random scripts.
+// scripts generates random scripts.
 type scripts struct {
 	rnd   *rand.Rand
 	out   strings.Builder
 	next  int
-	loops int      // that are open, of those that break and continue leave
-	calls bool     // the script has functions of its own
-	ints  []string // expressions of integers that can be used here
+	loops int      // enclosing loops that break and continue can leave
+	calls bool     // the script may call its own functions
+	ints  []string // expressions of integers that are usable at this point
 	bools []string
 }
 
@@ -35,7 +35,7 @@ func (s *scripts) script() string {
 	}
 	s.do("begin {")
 	for i, typ := range intTypes {
-		// What pid is compared with decides: a number that the compiler does not know.
+		// The value depends on pid, so the compiler does not know it.
 		s.do("let $%s : %s = (%s)%s; if (pid == 3) { $%s = (%s)%s; }", typ, typ, typ, s.number(), typ, typ, s.number())
 		s.ints = append(s.ints, "$"+typ)
 		if i%3 == 0 {
@@ -74,7 +74,7 @@ func (s *scripts) divisor() string {
 	return s.pick("1", "2", "3", "7", "8", "10", "16", "100", "255", "1000", "4096", "65537", "4294967296", "9223372036854775807")
 }
 
-// expr is an integer, condition a truth value; depth bounds them.
+// expr returns an expression of an integer, condition one of a bool; depth limits their nesting.
 func (s *scripts) expr(depth int) string {
 	if depth == 0 || s.one(6) {
 		if s.one(4) {
@@ -85,7 +85,7 @@ func (s *scripts) expr(depth int) string {
 	x, y := s.expr(depth-1), s.expr(depth-1)
 	switch s.rnd.IntN(18) {
 	case 11:
-		typ := s.pick(intTypes...) // operands of one type, without casts
+		typ := s.pick(intTypes...) // operands of the same type, without casts
 		return fmt.Sprintf("($%s %s $%s)", typ, s.pick("+", "-", "*", "&", "|", "^", "<", "=="), typ)
 	case 12:
 		return fmt.Sprintf("(-(int64)%s)", x)
@@ -146,7 +146,7 @@ func (s *scripts) condition(depth int) string {
 	return fmt.Sprintf("((int64)%s %s (int64)%s)", x, s.pick("==", "!=", "<", "<=", ">", ">="), y)
 }
 
-// key is a number with which elements are often met again.
+// key returns a number that occurs often, so that elements are found again.
 func (s *scripts) key() string {
 	if s.one(4) {
 		return s.expr(1)
@@ -159,7 +159,7 @@ func (s *scripts) word() string {
 		fmt.Sprintf("(%s ? %s : %s)", s.condition(1), s.pick(`"yes"`, "$t"), s.pick(`"no"`, "$s")))
 }
 
-// block writes some statements.
+// block writes several statements.
 func (s *scripts) block(depth int) {
 	known := len(s.ints)
 	for range 1 + s.rnd.IntN(3) {
@@ -168,11 +168,11 @@ func (s *scripts) block(depth int) {
 	s.ints = s.ints[:known]
 }
 
-// statement writes one or more statements, with blocks at most depth deep.
+// statement writes one or more statements; blocks are nested at most depth deep.
 func (s *scripts) statement(depth int) {
 	typ := s.pick(intTypes...)
 	switch s.rnd.IntN(47) {
-	case 37: // objects as keys and values, copied between places
+	case 37: // objects as keys and values, copied between them
 		s.do("@pk[$pair] %s (int64)%s;", s.pick("=", "+="), s.expr(1))
 	case 38:
 		s.do("@recs[(int64)%s] = $rec;", s.key())
@@ -278,7 +278,7 @@ func (s *scripts) statement(depth int) {
 	}
 }
 
-// loop writes a loop with ways out of its middle.
+// loop writes a loop that may be left in the middle.
 func (s *scripts) loop(depth int) {
 	s.next++
 	i, known := fmt.Sprintf("$i%d", s.next), len(s.ints)

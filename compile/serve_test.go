@@ -10,7 +10,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// The cause is reported, an event that the other architecture lacks, and not its consequences.
+// TestEventOfOneArchitecture checks that the cause is reported, an event that the other architecture
+// lacks, rather than its consequences.
 func TestEventOfOneArchitecture(t *testing.T) {
 	x86, err := kernel.Default("x86_64")
 	if err != nil {
@@ -36,7 +37,7 @@ func TestEventOfOneArchitecture(t *testing.T) {
 			}
 		}
 		if want := "the object supports x86_64 only: on arm64 the kernel has no tracepoint " + event; !strings.HasPrefix(found, want) {
-			t.Errorf("%s: %q", script, found)
+			t.Errorf("%s: diagnostics %q", script, found)
 		}
 	}
 }

@@ -29,20 +29,20 @@ func TestFarPlacement(t *testing.T) {
 		size       int
 		islands    string
 	}{
-		{"a function of the planned reach", "b0: ?b2:b1\nb1: add31764 ->b2\nb2: r2=2 exit", reach, ""},
-		{"the farthest jump", over("add32764"), 32767, ""},
-		{"one farther", over("add32765"), 32770, "31746 b2"},
-		{"the farthest jump back", back("add32763"), 32767, ""},
-		{"one farther back", back("add32764"), 32770, "1986 b1"},
-		{"over instructions of two slots", over("wide16382"), 32767, ""},
-		{"over one more", over("wide16383"), 32771, "31746 b2"},
+		{"a function of the maximum length without islands", "b0: ?b2:b1\nb1: add31764 ->b2\nb2: r2=2 exit", reach, ""},
+		{"the longest jump", over("add32764"), 32767, ""},
+		{"one slot longer", over("add32765"), 32770, "31746 b2"},
+		{"the longest jump back", back("add32763"), 32767, ""},
+		{"one slot longer, back", back("add32764"), 32770, "1986 b1"},
+		{"over two-slot instructions", over("wide16382"), 32767, ""},
+		{"over one more of them", over("wide16383"), 32771, "31746 b2"},
 		{"over divisions that the verifier extends", over("div4680"), 4683, ""},
-		{"over more of them", over("div4681"), 4686, "3970 b2"},
+		{"over one more division", over("div4681"), 4686, "3970 b2"},
 		{"an unconditional jump", "b0: ?b1:b2\nb1: add5 ->b3\nb2: add40000 exit\nb3: r3=3 exit", 40012, "31752 b3"},
-		{"two ways to the same block share an island",
+		{"two jumps to the same block share an island",
 			"b0: ?b3:b1\nb1: add10 ?b3:b2\nb2: add40000 ->b3\nb3: r3=3 exit", 40016, "31757 b3"},
 		{"several islands in a row", over("add100000"), 100009, "31746 b0 63492 b0 95238 b2"},
-		{"an island in front of the second block",
+		{"an island before the second block",
 			"b0: wide600 ->b1\nb1: add31600 ?b0:b2\nb2: r2=2 exit", 32805, "1201 b0"},
 	} {
 		f := code(c.code)
@@ -60,17 +60,17 @@ func TestFarPlacement(t *testing.T) {
 	}
 }
 
-// TestBringCold: cold blocks follow a stretch of code, in order, together with the blocks that they
-// lead to. Unreachable blocks are dropped.
+// TestBringCold checks that cold blocks follow a stretch of code, in order, together with the blocks
+// that they lead to, and that unreachable blocks are removed.
 func TestBringCold(t *testing.T) {
 	const stretch = reach / 4
 	for _, c := range []struct{ what, code, want string }{
-		{"after a stretch", fmt.Sprintf("b0: add%d ?b4:b1\nb1: add9 ?b3:b2\nb2: exit\nb3!: exit\nb4!: exit", stretch-1), "b0 b4 b1 b2 b3"},
-		{"a stretch and its block", fmt.Sprintf("b0: add%d ?b4:b1\nb1: add9 ?b3:b2\nb2: exit\nb3!: exit\nb4!: exit", stretch-4), "b0 b1 b3 b4 b2"},
-		{"exactly one", fmt.Sprintf("b0: add%d ?b3:b1\nb1: add9 ->b2\nb2: exit\nb3!: exit", stretch-3), "b0 b1 b3 b2"},
-		{"one more", fmt.Sprintf("b0: add%d ?b3:b1\nb1: add9 ->b2\nb2: exit\nb3!: exit", stretch-2), "b0 b3 b1 b2"},
+		{"after a stretch of code", fmt.Sprintf("b0: add%d ?b4:b1\nb1: add9 ?b3:b2\nb2: exit\nb3!: exit\nb4!: exit", stretch-1), "b0 b4 b1 b2 b3"},
+		{"a stretch and its cold block", fmt.Sprintf("b0: add%d ?b4:b1\nb1: add9 ?b3:b2\nb2: exit\nb3!: exit\nb4!: exit", stretch-4), "b0 b1 b3 b4 b2"},
+		{"exactly one stretch", fmt.Sprintf("b0: add%d ?b3:b1\nb1: add9 ->b2\nb2: exit\nb3!: exit", stretch-3), "b0 b1 b3 b2"},
+		{"one slot more", fmt.Sprintf("b0: add%d ?b3:b1\nb1: add9 ->b2\nb2: exit\nb3!: exit", stretch-2), "b0 b3 b1 b2"},
 		{"at the end", "b0: add5 ?b4:b1\nb1: add9 ?b3:b2\nb2: exit\nb3!: exit\nb4!: exit", "b0 b1 b2 b3 b4"},
-		{"over others", fmt.Sprintf("b0: ?b4:b1\nb1: add%d ->b2\nb2: exit\nb3!: ->b2\nb4!: ?b3:b2", stretch), "b0 b1 b3 b4 b2"},
+		{"behind other cold blocks", fmt.Sprintf("b0: ?b4:b1\nb1: add%d ->b2\nb2: exit\nb3!: ->b2\nb4!: ?b3:b2", stretch), "b0 b1 b3 b4 b2"},
 		{"two of them", fmt.Sprintf("b0: add%d ?b3:b1\nb1: add%d ?b4:b2\nb2: ?b3:b5\nb3!: exit\nb4!: exit\nb5: exit", stretch, stretch),
 			"b0 b3 b1 b4 b2 b5"},
 	} {
@@ -130,20 +130,20 @@ func farFunc(seed uint64) *mach.Func {
 	return f
 }
 
-// choice is the branch that block n takes the k-th time.
+// choice reports which way block n branches the k-th time.
 func choice(n, k int) bool { return (n*7+k*5+k*k)%3 != 0 }
 
 const steps = 100
 
-// wayOfBlocks returns the numbers of the executed blocks, up to steps of them.
-func wayOfBlocks(f *mach.Func) (way []int) {
+// pathOfBlocks returns the numbers of the executed blocks, up to steps of them.
+func pathOfBlocks(f *mach.Func) (path []int) {
 	times := map[int]int{}
-	for b := f.Blocks[0]; len(way) < steps; {
+	for b := f.Blocks[0]; len(path) < steps; {
 		n := b.ID
-		way = append(way, n)
+		path = append(path, n)
 		switch {
 		case b.Term.Kind == mach.Exit:
-			return way
+			return path
 		case b.Term.Kind == mach.Br && !choice(n, times[n]):
 			b = b.Term.Succs[1].To
 		default:
@@ -151,25 +151,25 @@ func wayOfBlocks(f *mach.Func) (way []int) {
 		}
 		times[n]++
 	}
-	return way
+	return path
 }
 
-// wayOfCode does the same for machine code.
-func wayOfCode(insns []byte) (way []int) {
+// pathOfCode does the same for machine code.
+func pathOfCode(insns []byte) (path []int) {
 	times := map[int]int{}
 	for pc := 0; ; pc++ {
 		i := insns[8*pc:]
 		off, imm := int(int16(binary.LittleEndian.Uint16(i[2:]))), int(int32(binary.LittleEndian.Uint32(i[4:])))
 		switch {
 		case i[0] == 0xb7 && i[1] == 1:
-			if len(way) == steps {
-				return way
+			if len(path) == steps {
+				return path
 			}
-			way = append(way, imm)
+			path = append(path, imm)
 		case i[0] == 0x18:
 			pc++
 		case i[0] == 0x95:
-			return way
+			return path
 		case i[0] == 0x05:
 			pc += off
 		case i[0] == 0x15 || i[0] == 0x55: // ==, !=
@@ -181,13 +181,13 @@ func wayOfCode(insns []byte) (way []int) {
 	}
 }
 
-// TestRandomFarFunctions: far code executes the same blocks, and jumps are still in range after the
-// verifier has extended the code that they skip.
+// TestRandomFarFunctions checks that far code executes the same blocks, and that jumps are still in
+// range after the verifier has extended the code that they skip.
 func TestRandomFarFunctions(t *testing.T) {
 	far := 0
 	for seed := range uint64(30) {
 		f := farFunc(seed)
-		want := wayOfBlocks(f)
+		want := pathOfBlocks(f)
 		e := newEncoder(f)
 		if e.layOut() > math.MaxInt16 {
 			far++
@@ -196,18 +196,18 @@ func TestRandomFarFunctions(t *testing.T) {
 			e.block(b, e.forms[n], map[string]bool{})
 		}
 		insns := e.out.Insns
-		if got := wayOfCode(insns); !slices.Equal(got, want) {
-			t.Errorf("seed %d: the code goes %v, the blocks %v", seed, got, want)
+		if got := pathOfCode(insns); !slices.Equal(got, want) {
+			t.Errorf("seed %d: code executes blocks %v, want %v", seed, got, want)
 		}
-		at, place := 0, []int{}
+		at, slots := 0, []int{}
 		for pc := 0; 8*pc < len(insns); pc++ {
-			place = append(place, at)
+			slots = append(slots, at)
 			i := insns[8*pc:]
 			raw := mach.Raw{Code: i[0], Src: i[1] >> 4, Imm: int32(binary.LittleEndian.Uint32(i[4:]))}
 			at += patchedSize([]mach.Raw{raw})
 			if i[0] == 0x18 {
 				pc++
-				place = append(place, at)
+				slots = append(slots, at)
 				at++
 			}
 		}
@@ -217,18 +217,18 @@ func TestRandomFarFunctions(t *testing.T) {
 				pc++
 			case 0x05, 0x15, 0x55:
 				to := pc + 1 + int(int16(binary.LittleEndian.Uint16(i[2:])))
-				if d := place[to] - place[pc] - 1; d > math.MaxInt16 || d < math.MinInt16 {
-					t.Errorf("seed %d: the jump at %d goes %d slots for the verifier", seed, pc, d)
+				if d := slots[to] - slots[pc] - 1; d > math.MaxInt16 || d < math.MinInt16 {
+					t.Errorf("seed %d: jump at %d: distance %d in the verifier", seed, pc, d)
 				}
 			}
 		}
 	}
 	if far < 20 {
-		t.Errorf("only %d functions were far", far)
+		t.Errorf("only %d functions had far jumps", far)
 	}
 }
 
-// TestTooLong: a function of a million slots is encoded; one slot more is an error.
+// TestTooLong checks that a function of a million slots is encoded, and that one more slot is an error.
 func TestTooLong(t *testing.T) {
 	for last, want := range map[int]string{10000: "", 10001: "has 1000001 instructions; BPF programs have at most 1000000"} {
 		f := &mach.Func{Name: "f", Pos: ir.Pos{Line: 3}}
@@ -246,12 +246,12 @@ func TestTooLong(t *testing.T) {
 		got, err := Encode(f)
 		if want == "" {
 			if err != nil || got.NumInsns() != maxInsns {
-				t.Errorf("%d more: error %v", last, err)
+				t.Errorf("%d more: error = %v", last, err)
 			}
 			continue
 		}
 		if d, ok := err.(ir.Diag); !ok || d.Text != want || d.Pos.Line != 3 {
-			t.Errorf("%d more: error %v", last, err)
+			t.Errorf("%d more: error = %v", last, err)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected assembly")
 
-// TestAssembly compiles testdata/*.txt, IR text above a line "---" and below it
-// the machine code with line records (+1:2 in front of an instruction).
+// TestAssembly compiles testdata/*.txt. Above the line "---" is the IR, below it the expected machine
+// code with line records (+1:2 before an instruction).
 func TestAssembly(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -73,12 +73,12 @@ func listing(f *Func) string {
 		if _, err := fmt.Sscanf(text, "%d:", &slot); err != nil {
 			continue
 		}
-		place := ""
+		pos := ""
 		if len(lines) > 0 && lines[0].Insn == slot {
-			place = "+" + lines[0].Pos.String()
+			pos = "+" + lines[0].Pos.String()
 			lines = lines[1:]
 		}
-		fmt.Fprintf(&s, "%-6s%s", place, text)
+		fmt.Fprintf(&s, "%-6s%s", pos, text)
 	}
 	return s.String()
 }

@@ -20,8 +20,8 @@ import (
 	"btc/ir"
 )
 
-// This file runs emitted code in the kernel without the object writer and the
-// loader: raw bpf(2) calls, functions joined and calls resolved by hand.
+// This file runs emitted code in the kernel without the object writer and the loader: with raw bpf(2)
+// calls, functions joined and calls resolved by hand.
 
 const (
 	cmdMapCreate = 0
@@ -103,7 +103,7 @@ func loadWith(code, log []byte) (int, error) {
 		version, flags    uint32
 	}{typ: rawTP, count: uint32(len(code) / 8), insns: addr(code), license: addr(license)}
 	if len(log) > 0 {
-		// Level 2: every instruction the verifier walks.
+		// log level 2: every instruction that the verifier processes
 		attr.logLevel, attr.logSize, attr.logBuf = 2, uint32(len(log)), addr(log)
 	}
 	fd, err := bpf(cmdProgLoad, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
@@ -235,7 +235,7 @@ b0(v0:i64, v1:i64):
 `
 			funcs := compile(t, source)
 			if !strings.Contains(c.body, "callsub") {
-				funcs = funcs[:1] // the kernel refuses unused functions
+				funcs = funcs[:1] // the kernel rejects unused functions
 			}
 			want := uint32(c.want>>32)*31 ^ uint32(c.want)
 			if got := run(t, funcs, []uint64{0, a, b}); got != want {
@@ -245,8 +245,8 @@ b0(v0:i64, v1:i64):
 	}
 }
 
-// TestSpillingInTheKernel keeps more values alive across calls than there are
-// registers, pointers and checked map values among them.
+// TestSpillingInTheKernel keeps more values live across calls than there are registers, including
+// pointers and checked map values.
 func TestSpillingInTheKernel(t *testing.T) {
 	var s strings.Builder
 	s.WriteString(progHead + "slot s0 \"key\" 4 align 4 frame -4\nb0(v0:ctx):\n store.u32 [s0+0], 0\n")
@@ -335,7 +335,7 @@ b1:
 	fmt.Fprintf(&s, " v4:i64 = add %s, 7\n jump b2(v4)\nb2(v5:i64):\n ret v5\n}\n", last)
 	funcs := compile(t, s.String())
 	if size := len(funcs[0].Insns) / 8; size > 1<<15 {
-		t.Fatalf("%d instructions: the jump does not reach by itself", size)
+		t.Fatalf("%d instructions: the jump is out of range even without the verifier's patches", size)
 	}
 	for _, c := range []struct{ taken, want uint64 }{{0, 5}, {1, 12}} {
 		if got := run(t, funcs, []uint64{5, c.taken}); got != uint32(c.want) {
@@ -368,7 +368,7 @@ func TestColdStaysInReach(t *testing.T) {
 	near, far := compile(t, source(n/4)), compile(t, source(n))
 	most := 4*len(near[0].Insns) + 100*8
 	if size := len(far[0].Insns); size < 1<<15*8 || size > most {
-		t.Errorf("%d bytes of code: want more than a jump reaches and at most %d", size, most)
+		t.Errorf("%d bytes of code, want more than the range of a jump and at most %d", size, most)
 	}
 	for _, arg := range []uint64{0, 1, 1001, n} {
 		want := uint64(adds * n * 3)
@@ -430,7 +430,7 @@ b2:
 		}
 		seen++
 		if !ours[line] {
-			t.Errorf("the kernel prints %q\n%s", line, funcs[0])
+			t.Errorf("kernel prints %q\n%s", line, funcs[0])
 		}
 	}
 	if seen < 15 {

@@ -112,13 +112,13 @@ func lines(f *mach.Func) string {
 // TestTidy checks the transformation of functions before they are encoded.
 func TestTidy(t *testing.T) {
 	for _, c := range []struct{ what, before, after string }{
-		{"a move of a register to itself goes", `
+		{"a move of a register to itself is removed", `
 			b0: r1=r1 r2=1 exit`, `
 			b0: r2=1 exit`},
 		{"a 32-bit move clears the upper half", `
 			b0: w1=w1 exit`, `
 			b0: w1=w1 exit`},
-		{"jumps pass empty blocks", `
+		{"jumps to empty blocks are threaded", `
 			b0: ?b1:b2
 			b1: ->b3
 			b2: r1=1 ->b3
@@ -126,12 +126,12 @@ func TestTidy(t *testing.T) {
 			b0: ?b3:b2
 			b2: r1=1 ->b3
 			b3: r2=2 exit`},
-		{"a branch to one block is a jump", `
+		{"a branch with equal targets becomes a jump", `
 			b0: r0=1 ?b1:b2
 			b1: ->b2
 			b2: r2=2 exit`, `
 			b0: r0=1 r2=2 exit`},
-		{"a loop of empty blocks stays", `
+		{"a loop of empty blocks is kept", `
 			b0: ?b1:b3
 			b1: ->b2
 			b2: ->b1
@@ -139,21 +139,21 @@ func TestTidy(t *testing.T) {
 			b0: ?b1:b3
 			b1: ->b1
 			b3: r1=1 exit`},
-		{"what nothing leads to goes", `
+		{"unreachable blocks are removed", `
 			b0: r0=1 exit
 			b1: r0=2 exit`, `
 			b0: r0=1 exit`},
-		{"a chain becomes one block", `
+		{"a chain is merged into one block", `
 			b0: r1=1 ->b1
 			b1: r2=2 ->b2
 			b2: r3=3 exit`, `
 			b0: r1=1 r2=2 r3=3 exit`},
-		{"a cold block is not joined with a hot one", `
+		{"a cold block is not merged with a hot one", `
 			b0: r1=1 ->b1
 			b1!: r2=2 exit`, `
 			b0: r1=1 ->b1
 			b1!: r2=2 exit`},
-		{"a block that two lead to is not joined", `
+		{"a block with two predecessors is not merged", `
 			b0: ?b1:b2
 			b1: r1=1 ->b3
 			b2: r2=2 ->b3
@@ -162,20 +162,20 @@ func TestTidy(t *testing.T) {
 			b1: r1=1 ->b3
 			b2: r2=2 ->b3
 			b3: r3=3 exit`},
-		{"a loop to the entry stays", `
+		{"a loop to the entry is kept", `
 			b0: r1=1 ->b1
 			b1: r2=2 ?b0:b2
 			b2: r3=3 exit`, `
 			b0: r1=1 r2=2 ?b0:b2
 			b2: r3=3 exit`},
-		{"a jump back to the entry stays", `
+		{"a jump back to the entry is kept", `
 			b0: r1=1 ?b1:b2
 			b1: r2=2 ->b0
 			b2: r3=3 exit`, `
 			b0: r1=1 ?b1:b2
 			b1: r2=2 ->b0
 			b2: r3=3 exit`},
-		{"the entry stays", `
+		{"the entry is kept", `
 			b0: r1=1 ?b1:b2
 			b1: r2=2 ?b3:b4
 			b2: exit
@@ -186,14 +186,14 @@ func TestTidy(t *testing.T) {
 			b2: exit
 			b3: r1=1 ?b1:b2
 			b4: r4=4 ?b3:b2`},
-		{"the same loops of one block stay", `
+		{"identical loops of one block are kept", `
 			b0: ?b1:b2
 			b1: r1=1 ->b1
 			b2: r1=1 ->b1`, `
 			b0: ?b1:b2
 			b1: r1=1 ->b1
 			b2: r1=1 ->b1`},
-		{"nothing is shared where the first targets differ", `
+		{"nothing is shared if the first targets differ", `
 			b0: r1=1 ?b1:b2
 			b1: r2=2 ?b2:b3
 			b2: r2=2 ?b3:b4
@@ -204,7 +204,7 @@ func TestTidy(t *testing.T) {
 			b2: r2=2 ?b3:b4
 			b3: r3=3 exit
 			b4: r4=4 exit`},
-		{"nor where the second do", `
+		{"nothing is shared if the second targets differ", `
 			b0: r1=1 ?b1:b2
 			b1: r2=2 ?b3:b4
 			b2: r2=2 ?b3:b5
@@ -217,7 +217,7 @@ func TestTidy(t *testing.T) {
 			b3: r3=3 exit
 			b4: r4=4 exit
 			b5: r5=5 exit`},
-		{"cold blocks that go on at the same block share their ends", `
+		{"cold blocks with the same successor share their tails", `
 			b0: ?b1:b2
 			b1!: r1=1 r3=3 ->b4
 			b2: ?b3:b4
@@ -231,7 +231,7 @@ func TestTidy(t *testing.T) {
 			b3!: r1=2 ->b6
 			b4: r0=0 ?b0:b5
 			b5: r5=5 exit`},
-		{"but not those that go on at another", `
+		{"cold blocks with different successors do not", `
 			b0: ?b1:b2
 			b1!: r1=1 r3=3 ->b4
 			b2: ?b3:b4
@@ -244,7 +244,7 @@ func TestTidy(t *testing.T) {
 			b3!: r1=2 r3=3 ->b5
 			b4: r0=0 ?b0:b5
 			b5: r5=5 ?b0:b4`},
-		{"a last call is not shared", `
+		{"a call at the end is not shared", `
 			b0: ?b1:b2
 			b1!: r1=1 call7 exit
 			b2: ?b3:b4
@@ -255,14 +255,14 @@ func TestTidy(t *testing.T) {
 			b2: ?b3:b4
 			b3!: r1=2 call7 exit
 			b4: r0=0 exit`},
-		{"a shorter exit before a longer", `
+		{"a shorter exit block before a longer one", `
 			b0: ?b1:b2
 			b1: r0=0 exit
 			b2: r1=1 r0=0 exit`, `
 			b0: ?b1:b2
 			b1: r0=0 exit
 			b2: r1=1 r0=0 exit`},
-		{"blocks that do the same are one", `
+		{"identical blocks are merged", `
 			b0: ?b1:b2
 			b1: r1=1 r2=2 ->b3
 			b2: ?b4:b3
@@ -272,7 +272,7 @@ func TestTidy(t *testing.T) {
 			b2: ?b4:b3
 			b3: r3=3 exit
 			b4: r1=1 r2=2 ->b3`},
-		{"the same before different blocks", `
+		{"identical blocks with different successors", `
 			b0: ?b1:b2
 			b1: r1=1 ->b3
 			b2: r1=1 ->b4
@@ -285,7 +285,7 @@ func TestTidy(t *testing.T) {
 			b3: r3=3 ?b0:b4
 			b4: r4=4 ?b3:b5
 			b5: r5=5 exit`},
-		{"the same exits are one", `
+		{"identical exits are merged", `
 			b0: ?b1:b2
 			b1: call7 r0=0 exit
 			b2: ?b3:b4
@@ -308,7 +308,7 @@ func TestTidy(t *testing.T) {
 			b3: r3=3 ?b0:b5
 			b4: call7 ->b3
 			b5: exit`},
-		{"of the same blocks the one that is not cold stays", `
+		{"of identical blocks, the hot one is kept", `
 			b0: ?b1:b2
 			b1: r1=1 r0=0 exit
 			b2: r2=2 ?b3:b1
@@ -316,7 +316,7 @@ func TestTidy(t *testing.T) {
 			b0: ?b1:b2
 			b1: r1=1 r0=0 exit
 			b2: r2=2 ->b1`},
-		{"a cold block goes on with the end of another", `
+		{"a cold block jumps to the tail of another one", `
 			b0: ?b1:b2
 			b1!: r1=1 r3=3 exit
 			b2: ?b3:b4
@@ -328,7 +328,7 @@ func TestTidy(t *testing.T) {
 			b2: ?b3:b4
 			b3!: r1=2 ->b5
 			b4: exit`},
-		{"a hot block for the same end of three instructions", `
+		{"a hot block shares a tail of three instructions", `
 			b0: ?b1:b2
 			b1: r1=1 r3=3 r4=4 r5=5 exit
 			b2: r1=2 r3=3 r4=4 r5=5 exit`, `
@@ -336,14 +336,14 @@ func TestTidy(t *testing.T) {
 			b1: r1=1 ->b3
 			b3: r3=3 r4=4 r5=5 exit
 			b2: r1=2 ->b3`},
-		{"not for two", `
+		{"a hot block does not share a tail of two instructions", `
 			b0: ?b1:b2
 			b1: r1=1 r4=4 r5=5 exit
 			b2: r1=2 r4=4 r5=5 exit`, `
 			b0: ?b1:b2
 			b1: r1=1 r4=4 r5=5 exit
 			b2: r1=2 r4=4 r5=5 exit`},
-		{"not where it goes on", `
+		{"a tail that is followed by a fallthrough is not shared", `
 			b0: ?b1:b2
 			b1: r1=1 r3=3 r4=4 r5=5 ->b3
 			b2: r1=2 r3=3 r4=4 r5=5 ->b3
@@ -352,7 +352,7 @@ func TestTidy(t *testing.T) {
 			b1: r1=1 r3=3 r4=4 r5=5 ->b3
 			b2: r1=2 r3=3 r4=4 r5=5 ->b3
 			b3: r0=3 exit`},
-		{"a whole block as the end of another", `
+		{"a whole block is the tail of another one", `
 			b0: ?b1:b2
 			b1!: r3=3 exit
 			b2: ?b3:b4
@@ -363,7 +363,7 @@ func TestTidy(t *testing.T) {
 			b2: ?b3:b4
 			b3!: r1=2 ->b1
 			b4: r0=0 exit`},
-		{"no call in a shared end", `
+		{"no call in a shared tail", `
 			b0: ?b1:b2
 			b1!: r1=1 call7 r3=3 exit
 			b2: ?b3:b4
@@ -375,7 +375,7 @@ func TestTidy(t *testing.T) {
 			b2: ?b3:b4
 			b3!: r1=2 call7 ->b5
 			b4: exit`},
-		{"three with the same end", `
+		{"three blocks with the same tail", `
 			b0: ?b1:b2
 			b1!: r1=1 r3=3 exit
 			b2: ?b3:b4
@@ -391,14 +391,14 @@ func TestTidy(t *testing.T) {
 			b4: ?b5:b6
 			b5!: r1=4 ->b7
 			b6: exit`},
-		{"an exit falls into the same exit after it", `
+		{"an exit falls through to an identical exit after it", `
 			b0: ?b1:b2
 			b1: r1=1 r0=0 exit
 			b2: r0=0 exit`, `
 			b0: ?b1:b2
 			b1: r1=1 ->b2
 			b2: r0=0 exit`},
-		{"not into another", `
+		{"an exit does not fall through to a different one", `
 			b0: ?b1:b2
 			b1: r1=1 r0=1 exit
 			b2: r0=0 exit`, `
@@ -415,13 +415,13 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// TestAlike: instructions with different encodings are not alike.
+// TestAlike checks that instructions with different encodings are not alike.
 func TestAlike(t *testing.T) {
 	x := mach.Insn{Op: mach.Add, Dst: mach.R1, Args: []mach.Operand{mach.RegOp(mach.R1), mach.ImmOp(1)}}
 	same := x
 	same.Pos, same.Spill = ir.Pos{Line: 7}, 3
 	if !alike(&x, &same) || digest([]mach.Insn{x}) != digest([]mach.Insn{same}) {
-		t.Error("instructions that differ in the position only are not alike")
+		t.Error("instructions that differ only in their position are not alike")
 	}
 	for what, change := range map[string]func(i *mach.Insn){
 		"operation": func(i *mach.Insn) { i.Op = mach.Sub }, "width": func(i *mach.Insn) { i.W = true },
@@ -436,15 +436,15 @@ func TestAlike(t *testing.T) {
 		y := x
 		change(&y)
 		if alike(&x, &y) || allAlike([]mach.Insn{x}, []mach.Insn{y}) {
-			t.Errorf("instructions with another %s are alike", what)
+			t.Errorf("instructions with a different %s are alike", what)
 		}
 	}
 	if allAlike([]mach.Insn{x}, []mach.Insn{x, x}) || !allAlike([]mach.Insn{x, x}, []mach.Insn{x, same}) {
-		t.Error("lists are compared wrong")
+		t.Error("alike is wrong for lists")
 	}
 }
 
-// TestSameTerm: terminators that differ are not the same.
+// TestSameTerm checks that different terminators are not the same.
 func TestSameTerm(t *testing.T) {
 	a, b := &mach.Block{ID: 1}, &mach.Block{ID: 2}
 	term := func() mach.Term {
@@ -452,7 +452,7 @@ func TestSameTerm(t *testing.T) {
 	}
 	x, y := term(), term()
 	if y.Pos = (ir.Pos{Line: 3}); !sameTerm(&x, &y) {
-		t.Error("ends that differ in the position only are not the same")
+		t.Error("terminators that differ only in their position are not the same")
 	}
 	for what, change := range map[string]func(t *mach.Term){
 		"condition": func(t *mach.Term) { t.Cond = ir.NE }, "width": func(t *mach.Term) { t.W = true },
@@ -461,7 +461,7 @@ func TestSameTerm(t *testing.T) {
 		y := term()
 		change(&y)
 		if sameTerm(&x, &y) {
-			t.Errorf("ends with another %s are the same", what)
+			t.Errorf("terminators with a different %s are the same", what)
 		}
 	}
 }
@@ -469,17 +469,17 @@ func TestSameTerm(t *testing.T) {
 // TestEncodeEnds checks the jumps at the ends of blocks.
 func TestEncodeEnds(t *testing.T) {
 	for _, c := range []struct{ what, code, want string }{
-		{"the block after is reached without a jump", `
+		{"the next block is reached without a jump", `
 			b0: ?b2:b1
 			b1: r1=1 exit
 			b2: r2=2 r0=0 exit`,
 			"if r0 == 0x1 goto pc+2, r1 = 1, exit, r2 = 2, r0 = 0, exit"},
-		{"the condition is turned when the first target is next", `
+		{"the condition is inverted if the first target is next", `
 			b0: ?b1:b2
 			b1: r1=1 exit
 			b2: r2=2 r0=0 exit`,
 			"if r0 != 0x1 goto pc+2, r1 = 1, exit, r2 = 2, r0 = 0, exit"},
-		{"neither is next", `
+		{"neither target is next", `
 			b0: r3=3 ?b2:b3
 			b1: r1=1 exit
 			b2: r2=2 ->b1
@@ -503,8 +503,8 @@ func TestEncodeEnds(t *testing.T) {
 	}
 }
 
-// TestLineRecords: an instruction has a record where the position changes; one without a position
-// has that of its predecessor.
+// TestLineRecords checks that there is a line record where the position changes. An instruction without
+// a position has that of its predecessor.
 func TestLineRecords(t *testing.T) {
 	f := code("b0: r1=1 r2=2 r3=3 r4=4 r5=5 exit")
 	for n, line := range []int{0, 2, 2, 0, 3} {
@@ -562,7 +562,7 @@ func TestReferences(t *testing.T) {
 		t.Errorf("calls (-want +got)\n%s", d)
 	}
 	if d := cmp.Diff([]int{7}, got.IDInsns); d != "" {
-		t.Errorf("numbers of attach points (-want +got)\n%s", d)
+		t.Errorf("attach point numbers (-want +got)\n%s", d)
 	}
 	if d := cmp.Diff([]Form{{10, "x86_64", ""}, {11, "", "loop"}}, got.Forms); d != "" {
 		t.Errorf("forms (-want +got)\n%s", d)
@@ -583,7 +583,7 @@ func TestReferences(t *testing.T) {
   13: (95) exit
 `
 	if d := cmp.Diff(want, got.String()); d != "" {
-		t.Errorf("text (-want +got)\n%s", d)
+		t.Errorf("string (-want +got)\n%s", d)
 	}
 	for kind, want := range map[RelocKind]string{Map: "map", Global: "global", FuncAddr: "funcaddr", Call: "call"} {
 		if got := kind.String(); got != want {
@@ -602,10 +602,10 @@ func TestCheckCalls(t *testing.T) {
 		{"a frame is a multiple of 32 bytes", "p 449 f, f 32 g, g 0", "takes 3 frames and 544 bytes"},
 		{"eight frames", "p 0 a, a 0 b, b 0 c, c 0 d, d 0 e, e 0 f, f 0 g, g 0", ""},
 		{"nine frames", "p 0 a, a 0 b, b 0 c, c 0 d, d 0 e, e 0 f, f 0 g, g 0 h, h 0", "the chain of calls [p a b c d e f g h] takes 9 frames"},
-		{"a function that calls itself", "p 0 f, f 0 f", "f calls itself"},
-		{"a function that calls itself over another", "p 0 f, f 0 g, g 0 f", "f calls itself"},
+		{"a recursive function", "p 0 f, f 0 f", "f calls itself"},
+		{"a function that is recursive through another one", "p 0 f, f 0 g, g 0 f", "f calls itself"},
 		{"two callees", "p 256 f g, f 32, g 257", "[p g] takes 2 frames"},
-		{"what no program calls", "p 0, f 0 f", ""},
+		{"functions that no program calls", "p 0, f 0 f", ""},
 		{"a function of another module", "p 0 f", ""},
 	} {
 		var funcs []*Func
@@ -620,12 +620,12 @@ func TestCheckCalls(t *testing.T) {
 		}
 		switch err := checkCalls(funcs); {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: error %v, want %q", c.what, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.what, err, c.want)
 		}
 	}
 }
 
-// TestPatchedSize: calls and divisions may grow in the verifier.
+// TestPatchedSize checks the sizes of calls and divisions, which may grow in the verifier.
 func TestPatchedSize(t *testing.T) {
 	r1, r2 := mach.RegOp(mach.R1), mach.RegOp(mach.R2)
 	for _, c := range []struct {
@@ -648,7 +648,7 @@ func TestPatchedSize(t *testing.T) {
 	}
 }
 
-// TestFree: what was encoded is dropped on request.
+// TestFree checks that encoded functions are freed if requested.
 func TestFree(t *testing.T) {
 	m := ir.MustParse("func @f() {\n  slot s0 \"\" 8 align 8 frame -8\nb0:\n  store.u64 [s0+0], 1\n  ret 0\n}\n")
 	for _, free := range []bool{false, true} {
@@ -656,12 +656,12 @@ func TestFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := m.Funcs[0].Blocks == nil && m.Funcs[0].Slots == nil; got != free {
-			t.Errorf("with Free %t the function's blocks are dropped: %t", free, got)
+			t.Errorf("Free = %t: blocks freed = %t", free, got)
 		}
 	}
 }
 
-// TestDump: each stage of each function is dumped in order.
+// TestDump checks that each stage of each function is dumped in order.
 func TestDump(t *testing.T) {
 	m := ir.MustParse("func @f() {\nb0:\n  ret 0\n}\nfunc @g() {\nb0:\n  ret 0\n}\n")
 	var got []string

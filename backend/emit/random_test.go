@@ -113,7 +113,7 @@ func (g *randomProgram) args(n int) string {
 	return "(" + strings.Join(list, ", ") + ")"
 }
 
-// open starts block id with n parameters, which come into scope.
+// open begins block id with n parameters, which are in scope from then on.
 func (g *randomProgram) open(id, n int, mark string) []string {
 	params := make([]string, n)
 	typed := make([]string, n)
@@ -210,10 +210,10 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 		}
 		fd, err := loadWith(link(funcs, 0), nil)
 		if err == unix.E2BIG {
-			continue // more paths than the kernel follows
+			continue // more paths than the verifier follows
 		}
 		ran++
-		unix.Close(fd) // the runs report any other error
+		unix.Close(fd) // other errors are reported by the runs
 		for _, in := range inputs {
 			ctx := make([]byte, 96)
 			for n, w := range in {

@@ -10,15 +10,15 @@ import (
 	"btc/ir"
 )
 
-// TestBounded checks which registers keep their bounds: those that a branch compares and a call
-// uses as argument, and those added to an address.
+// TestBounded checks which registers keep their bounds: those compared by a branch and used as an
+// argument of a call, and those added to an address.
 func TestBounded(t *testing.T) {
 	for _, c := range []struct{ what, body, want string }{
 		{"compared and passed to a call", "v1:i64 = load.u64 [v0]\n v2:i1 = icmp ult v1, 8\n br v2, b1, b2\nb1:\n v3:i64 = call get_current_comm(s0+0, v1)\n jump b2\nb2:", "v1"},
-		{"compared on the right", "v1:i64 = load.u64 [v0]\n v4:i64 = load.u64 [v0+8]\n v2:i1 = icmp ult v4, v1\n br v2, b1, b2\nb1:\n v3:i64 = call get_current_comm(s0+0, v1)\n jump b2\nb2:", "v1"},
+		{"compared as the right operand", "v1:i64 = load.u64 [v0]\n v4:i64 = load.u64 [v0+8]\n v2:i1 = icmp ult v4, v1\n br v2, b1, b2\nb1:\n v3:i64 = call get_current_comm(s0+0, v1)\n jump b2\nb2:", "v1"},
 		{"compared for equality", "v1:i64 = load.u64 [v0]\n v2:i1 = icmp ne v1, 8\n br v2, b1, b2\nb1:\n v3:i64 = call get_current_comm(s0+0, v1)\n jump b2\nb2:", ""},
-		{"compared and not used", "v1:i64 = load.u64 [v0]\n v2:i1 = icmp ult v1, 8\n br v2, b1, b2\nb1:\n jump b2\nb2:", ""},
-		{"used and not compared", "v1:i64 = load.u64 [v0]\n v3:i64 = call get_current_comm(s0+0, v1)", ""},
+		{"compared, but not used", "v1:i64 = load.u64 [v0]\n v2:i1 = icmp ult v1, 8\n br v2, b1, b2\nb1:\n jump b2\nb2:", ""},
+		{"used, but not compared", "v1:i64 = load.u64 [v0]\n v3:i64 = call get_current_comm(s0+0, v1)", ""},
 		{"added to an address", "v1:i64 = load.u64 [v0]\n v2:i64 = and v1, 7\n v3:stack = add s0+0, v2\n store.u8 [v3], 1", "v2"},
 		{"added to the address of a global", "v1:i64 = load.u64 [v0]\n v2:i64 = and v1, 7\n v4:mapval(.bss) = globaladdr g\n v3:mapval(.bss) = add v4, v2\n store.u8 [v3], 1", "v2"},
 		{"added to a number", "v1:i64 = load.u64 [v0]\n v2:i64 = and v1, 7\n v3:i64 = add v1, v2\n store.u64 [s0+0], v3", ""},

@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected machine code")
 
-// TestSelected selects testdata/*.txt, IR text above a line "---" and below it the machine code
-// with virtual registers. The programs of backend/emit are selected, too; their machine code is in the
-// file of the same name with .isel.
+// TestSelected selects testdata/*.txt. Above the line "---" is the IR, below it the expected machine
+// code with virtual registers. It also selects the programs of backend/emit; their machine code is in
+// the file of the same name with .isel.
 func TestSelected(t *testing.T) {
 	own, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
@@ -62,7 +62,7 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// machineCode is the machine code of a module's functions.
+// machineCode returns the machine code of a module's functions.
 func machineCode(t *testing.T, source string) string {
 	t.Helper()
 	m, err := ir.Parse(source)

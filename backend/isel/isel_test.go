@@ -11,15 +11,15 @@ import (
 	"btc/ir"
 )
 
-// TestEveryCoreOpIsSelected builds one program for each core op from its row of
-// the op table; the ops without a case panic.
+// TestEveryCoreOpIsSelected builds one program for each core op from its row in the op table. Selection
+// panics for ops without a case.
 func TestEveryCoreOpIsSelected(t *testing.T) {
 	for n := range ir.Ops {
 		op := ir.Op(n)
 		info := op.Info()
 		switch op {
-		case ir.OpMapIter, ir.OpMapNext, ir.OpMapKey, ir.OpRangeIter, ir.OpRangeNext, ir.OpRangeCut, // callbacks by then
-			ir.OpSaved, ir.OpPerArch: // tests by then
+		case ir.OpMapIter, ir.OpMapNext, ir.OpMapKey, ir.OpRangeIter, ir.OpRangeNext, ir.OpRangeCut, // lowered before
+			ir.OpSaved, ir.OpPerArch: // lowered before
 			continue
 		}
 		if info.Stage != ir.Core || info.Inline || op == ir.OpInvalid {
@@ -123,7 +123,7 @@ b2:
   *(u64 *)(v1 +16) = v5
   exit v4
 `},
-		{"a relocated offset stands alone", `b0(v0:ctx):
+		{"a relocated offset is not folded", `b0(v0:ctx):
  v1:btf(struct sock) = load.u64 [v0+0]
  v2:i64 = load.u16 [v1+4+field(struct sock:__sk_common.skc_dport)]
  ret v2
@@ -133,7 +133,7 @@ b2:
   v3 = *(u16 *)(v2 +0) ; core byte_off struct sock:__sk_common.skc_dport
   exit v3
 `},
-		{"parameters of one way in are their arguments, constant branches go", `b0(v0:ctx):
+		{"parameters with a single incoming edge, constant branches", `b0(v0:ctx):
  v1:i64 = load.u64 [v0+0]
  br true, b1(v1, 5), b2
 b1(v2:i64, v3:i64):
@@ -148,7 +148,7 @@ b1:
   v2 = v1 * 5
   exit v2
 `},
-		{"what the kernel refuses: shift by 64, division by constant 0", `b0(v0:ctx):
+		{"rejected by the kernel: shift by 64, division by constant 0", `b0(v0:ctx):
  v1:i64 = load.u64 [v0+0]
  v2:i64 = shl v1, 65
  v3:i64 = umod v2, 0

@@ -51,17 +51,17 @@ func graph(text string) (*Func, []*Block) {
 func TestOrders(t *testing.T) {
 	for _, c := range []struct{ what, graph, want string }{
 		{"in a line", "0 1, 1 2, 2", "0 1 2"},
-		{"an unreachable block goes", "0 2, 1 2, 2", "0 2"},
-		{"of a branch the first target follows", "0 1 2, 1, 2", "0 1 2"},
-		{"a block follows all that lead to it", "0 2 1, 1 2, 2", "0 3 1 2"},
-		{"a loop stays in one piece", "0 1, 1 2 3, 2 4, 3, 4 1", "0 1 2 4 3"},
-		{"a loop stays in one piece when its exit is the first target", "0 1, 1 3 2, 2 4, 3, 4 1", "0 1 2 4 3"},
+		{"an unreachable block is removed", "0 2, 1 2, 2", "0 2"},
+		{"the first target of a branch follows it", "0 1 2, 1, 2", "0 1 2"},
+		{"a block follows all of its predecessors", "0 2 1, 1 2, 2", "0 3 1 2"},
+		{"a loop is contiguous", "0 1, 1 2 3, 2 4, 3, 4 1", "0 1 2 4 3"},
+		{"a loop whose exit is the first target is contiguous", "0 1, 1 3 2, 2 4, 3, 4 1", "0 1 2 4 3"},
 		{"in cold code the exit is first", "0 5 1, 1! 3 2, 2 4, 3, 4 1, 5", "0 5 6 1 3 2 4"},
 		{"cold blocks are last", "0 1 2, 1!, 2", "0 2 1"},
 		{"an edge with arguments has a block", "0 1 2, 1(1), 2", "0 3 1 2"},
 		{"a critical edge has a block", "0 1 2, 1 2, 2", "0 1 3 2"},
-		{"a jump needs none", "0 1, 1(1)", "0 1"},
-		{"a loop's way back has a block when it is critical", "0 1, 1 1 2, 2", "0 1 3 2"},
+		{"an edge of a jump has no block", "0 1, 1(1)", "0 1"},
+		{"a critical back edge has a block", "0 1, 1 1 2, 2", "0 1 3 2"},
 		{"an entry in a loop has a predecessor", "0 1 2, 1 0, 2", "3 0 1 2"},
 		{"an entry that is its own loop", "0 0 1, 1", "2 0 3 1"},
 	} {
@@ -85,17 +85,17 @@ func TestOrders(t *testing.T) {
 func TestOrderAnnotates(t *testing.T) {
 	for _, c := range []struct{ what, graph, want string }{
 		{"predecessors", "0 1 2, 1 3, 2 3, 3", "b0 b1<0 b2<0 b3<1<2"},
-		{"what only a cold block dominates is cold", "0 1 2, 1! 3, 2, 3 4 5, 4, 5", "b0 b2<0 b1!<0 b3!<1 b4!<3 b5!<3"},
-		{"what only cold blocks lead to is cold", "0 1 2, 1! 3, 2! 3, 3", "b0 b1!<0 b2!<0 b3!<1<2"},
-		{"what a hot block leads to is not", "0 1 2, 1! 3, 2 3, 3", "b0 b2<0 b3<1<2 b1!<0"},
-		{"a way back does not count", "0 1 2, 1! 3, 2! 3, 3 4 5, 4 3, 5", "b0 b1!<0 b2!<0 b3!+1<1<2<4 b4!+1<3 b5!<3"},
+		{"a block dominated by a cold one is cold", "0 1 2, 1! 3, 2, 3 4 5, 4, 5", "b0 b2<0 b1!<0 b3!<1 b4!<3 b5!<3"},
+		{"a block with only cold predecessors is cold", "0 1 2, 1! 3, 2! 3, 3", "b0 b1!<0 b2!<0 b3!<1<2"},
+		{"a block with a hot predecessor is not cold", "0 1 2, 1! 3, 2 3, 3", "b0 b2<0 b3<1<2 b1!<0"},
+		{"back edges do not count", "0 1 2, 1! 3, 2! 3, 3 4 5, 4 3, 5", "b0 b1!<0 b2!<0 b3!+1<1<2<4 b4!+1<3 b5!<3"},
 		{"the entry is not cold", "0! 1, 1", "b0 b1<0"},
 		{"a block on an edge to a cold one is cold", "0 1 2, 1 2, 2!", "b0 b1<0 b3!<0 b2!<1<3"},
 		{"a block on an edge from a cold one is cold", "0 1 4, 1! 2 3, 2 4, 3, 4", "b0 b5<0 b4<2<5 b1!<0 b2!<1 b3!<1"},
 		{"the header of a loop that calls", "0 1, 1 2 3, 2c 1, 3", "b0 b1+1c<0<2 b2+1<1 b3<1"},
 		{"a call outside a loop", "0c 1, 1 2 3, 2 1, 3c", "b0 b1+1<0<2 b2+1<1 b3<1"},
-		{"a loop in a loop", "0 1, 1 2 5, 2 3 4, 3c 2, 4 1, 5", "b0 b1+1c<0<4 b6+1<1 b2+2c<6<3 b3+2<2 b4+1<2 b5<1"},
-		{"two ways back are one loop", "0 1, 1 2 5, 2 3 4, 3 1, 4 1, 5", "b0 b1+1<0<3<4 b2+1<1 b3+1<2 b4+1<2 b5<1"},
+		{"nested loops", "0 1, 1 2 5, 2 3 4, 3c 2, 4 1, 5", "b0 b1+1c<0<4 b6+1<1 b2+2c<6<3 b3+2<2 b4+1<2 b5<1"},
+		{"two back edges of one loop", "0 1, 1 2 5, 2 3 4, 3 1, 4 1, 5", "b0 b1+1<0<3<4 b2+1<1 b3+1<2 b4+1<2 b5<1"},
 	} {
 		f, _ := graph(c.graph)
 		f.Order()
@@ -122,7 +122,7 @@ func TestOrderAnnotates(t *testing.T) {
 	}
 }
 
-// TestOrderTwice: the annotations are those of the last call.
+// TestOrderTwice checks that a second call replaces the annotations of the first.
 func TestOrderTwice(t *testing.T) {
 	f, b := graph("0 1, 1 2 3, 2c 1, 3")
 	f.Order()
@@ -133,11 +133,11 @@ func TestOrderTwice(t *testing.T) {
 	b[2].Insns, b[2].Term = nil, Term{Kind: Exit}
 	f.Order()
 	if b[1].Depth != 0 || b[1].LoopCall {
-		t.Error("a block heads a loop that is gone")
+		t.Error("block is the header of a removed loop")
 	}
 }
 
-// TestOrderKeepsArguments: blocks that Order adds pass on the arguments of the edges.
+// TestOrderKeepsArguments checks that blocks added by Order pass on the arguments of their edges.
 func TestOrderKeepsArguments(t *testing.T) {
 	f, b := graph("0(2) 1 2, 1 0, 2(1)")
 	b[0].Term.Args = []Operand{RegOp(b[0].Params[1]), ImmOp(0)}
@@ -160,7 +160,7 @@ b2(v2):
 	}
 	for _, n := range []int{0, 3} {
 		if line := f.Blocks[n].Term.Pos.Line; line != 1 {
-			t.Errorf("b%d has line %d, want that of the block it was made for", f.Blocks[n].ID, line)
+			t.Errorf("b%d has line %d, want 1", f.Blocks[n].ID, line)
 		}
 	}
 }

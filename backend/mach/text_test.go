@@ -99,7 +99,7 @@ func TestEncodeJumps(t *testing.T) {
 	}
 }
 
-// slots prints code in hexadecimal.
+// slots formats code in hexadecimal.
 func slots(list ...Raw) string {
 	var text []string
 	for _, r := range list {
@@ -113,11 +113,11 @@ func TestDecode(t *testing.T) {
 	want := Raw{Code: 0x7b, Dst: 10, Src: 3, Off: -8, Imm: -2}
 	raw, err := Decode(want.Append(RawExit().Append(nil)))
 	if err != nil || len(raw) != 2 || raw[0] != RawExit() || raw[1] != want {
-		t.Errorf("decoded %v, %v", raw, err)
+		t.Errorf("Decode = %v, %v", raw, err)
 	}
 }
 
-// TestDisassemble covers what other compilers may have made.
+// TestDisassemble covers instructions that only other compilers generate.
 func TestDisassemble(t *testing.T) {
 	for _, c := range []struct {
 		raw  Raw
@@ -142,7 +142,7 @@ func TestDisassemble(t *testing.T) {
 		{Raw{Code: 0xc3, Dst: 3, Src: 4, Off: 4}, "lock *(u32 *)(r3 +4) += r4"},
 		{Raw{Code: 0xbb, Dst: 3, Src: 4}, "unknown bb"},
 		{Raw{Code: 0x6a, Dst: 3, Imm: 7}, "*(u16 *)(r3 +0) = 7"},
-		{Raw{Code: 0x18, Dst: 3, Imm: -1}, "r3 = 0xffffffff"}, // cut off after the first slot
+		{Raw{Code: 0x18, Dst: 3, Imm: -1}, "r3 = 0xffffffff"}, // truncated after the first slot
 	} {
 		got, err := Disassemble(c.raw.Append(nil), nil)
 		if want := fmt.Sprintf("   0: (%02x) %s\n", c.raw.Code, c.want); err != nil || got != want {
@@ -151,7 +151,7 @@ func TestDisassemble(t *testing.T) {
 	}
 }
 
-// TestDisassembleNotes: a note names the symbol of a slot, or comments on it.
+// TestDisassembleNotes checks that a note names the symbol of a slot, or comments on it.
 func TestDisassembleNotes(t *testing.T) {
 	var code []byte
 	m := Insn{Op: Mov, Dst: R1, Args: []Operand{{Kind: MapRef, Sym: "AT_x"}}}
@@ -167,7 +167,7 @@ func TestDisassembleNotes(t *testing.T) {
 	}
 }
 
-// TestDisassembleWide: a 64-bit constant occupies two slots.
+// TestDisassembleWide checks that a 64-bit constant occupies two slots.
 func TestDisassembleWide(t *testing.T) {
 	var code []byte
 	i := Insn{Op: Mov, Dst: R1, Args: []Operand{ImmOp(0x1122334455667788)}}
@@ -241,7 +241,7 @@ b7(v0):
 	}
 }
 
-// TestConditionSigns: the printer of instructions and the disassembler use the same signs.
+// TestConditionSigns checks that the instruction printer and the disassembler use the same signs.
 func TestConditionSigns(t *testing.T) {
 	signs := map[ir.Cond]string{ir.EQ: "==", ir.NE: "!=", ir.ULT: "<", ir.ULE: "<=", ir.UGT: ">", ir.UGE: ">=",
 		ir.SLT: "s<", ir.SLE: "s<=", ir.SGT: "s>", ir.SGE: "s>="}
@@ -256,7 +256,7 @@ func TestConditionSigns(t *testing.T) {
 	}
 }
 
-// TestOperations checks the facts about an operation that the allocator uses.
+// TestOperations checks the properties of operations that the allocator uses.
 func TestOperations(t *testing.T) {
 	names := [numOps]string{Mov: "mov", Add: "add", Sub: "sub", Mul: "mul", Div: "div", Mod: "mod", And: "and", Or: "or", Xor: "xor",
 		Lsh: "lsh", Rsh: "rsh", Arsh: "arsh", Neg: "neg", Swap: "swap", CoreImm: "core", IDImm: "id", Load: "load", Store: "store",
@@ -282,7 +282,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestOperandKinds: an immediate operand is a sign-extended 32-bit number.
+// TestOperandKinds checks that an immediate operand is a sign-extended 32-bit number.
 func TestOperandKinds(t *testing.T) {
 	for _, c := range []struct {
 		o                Operand
@@ -293,12 +293,12 @@ func TestOperandKinds(t *testing.T) {
 		{ImmOp(-1 << 31), false, false, true}, {ImmOp(-1<<31 - 1), false, false, false},
 	} {
 		if c.o.IsReg() != c.reg || c.o.IsVirt() != c.virt || c.o.IsImm32() != c.imm32 {
-			t.Errorf("%s: register %t, virtual %t, 32-bit %t", c.o, c.o.IsReg(), c.o.IsVirt(), c.o.IsImm32())
+			t.Errorf("%s: IsReg() = %t, IsVirt() = %t, IsImm32() = %t", c.o, c.o.IsReg(), c.o.IsVirt(), c.o.IsImm32())
 		}
 	}
 }
 
-// TestBadFormPanics: forms that must not remain after allocation are not encoded.
+// TestBadFormPanics checks that encoding panics for forms that are invalid after allocation.
 func TestBadFormPanics(t *testing.T) {
 	for _, i := range []Insn{
 		{Op: Add, Dst: R1, Args: []Operand{RegOp(R2), RegOp(R1)}},
@@ -311,7 +311,7 @@ func TestBadFormPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s was encoded", &i)
+					t.Errorf("no panic for %s", &i)
 				}
 			}()
 			i.Encode()

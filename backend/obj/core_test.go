@@ -19,7 +19,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// TestAccessErrors: an access that the target does not have is an error, not a wrong record.
+// TestAccessErrors checks that an access to a member that the target lacks is an error.
 func TestAccessErrors(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
 	if err != nil {
@@ -48,12 +48,12 @@ func TestAccessErrors(t *testing.T) {
 			_, err = a.local(c.kind)
 		}
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s kind %d: error %v, want %q", c.typ, c.path, c.kind, err, c.want)
+			t.Errorf("%s %s kind %d: error = %v, want %q", c.typ, c.path, c.kind, err, c.want)
 		}
 	}
 }
 
-// TestBitfieldUnit: the unit grows until it holds all bits, up to eight bytes.
+// TestBitfieldUnit checks that the unit grows until it holds all bits, up to eight bytes.
 func TestBitfieldUnit(t *testing.T) {
 	for _, c := range []struct{ bitOff, bitSize, typeSize, off, size int }{
 		{0, 1, 4, 0, 4}, {31, 1, 4, 0, 4}, {32, 1, 4, 4, 4}, {30, 2, 4, 0, 4}, {30, 3, 4, 0, 8}, {62, 2, 4, 4, 4},
@@ -65,7 +65,7 @@ func TestBitfieldUnit(t *testing.T) {
 	}
 }
 
-// TestRelocatedInstructions: the local value is in the field that loaders relocate.
+// TestRelocatedInstructions checks that the local value is in the field that loaders relocate.
 func TestRelocatedInstructions(t *testing.T) {
 	field := ir.CORERef{Type: "struct task_struct", Path: "comm[%d]"}
 	state := ir.CORERef{Type: "enum perf_event_state", Path: "PERF_EVENT_STATE_DEAD"}
@@ -114,8 +114,8 @@ func TestRelocatedInstructions(t *testing.T) {
 	}
 }
 
-// TestLoadersAgree: the values in the instructions equal those that a loader computes from the
-// local types; loaders check this.
+// TestLoadersAgree checks that the values in the instructions are those that a loader computes from the
+// local types, because loaders verify this.
 func TestLoadersAgree(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}}
@@ -149,8 +149,8 @@ func TestLoadersAgree(t *testing.T) {
 	}
 }
 
-// TestNothing: a module without maps and globals has no sections for them; a map of unknown type is
-// an error.
+// TestNothing checks that a module without maps and globals has no sections for them, and that a map of
+// unknown type is an error.
 func TestNothing(t *testing.T) {
 	code := append(insn(0xb7, 0, 0, 0), insn(0x95, 0, 0, 0)...)
 	f := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Begin, Section: "raw_tp"}, Insns: code}
@@ -173,6 +173,6 @@ func TestNothing(t *testing.T) {
 	m.Maps = []*ir.Map{{Name: "@x", Pos: ir.Pos{Line: 3}, BPF: ir.BPFMap{Name: "AT_x", Type: "bloom"}}}
 	_, err = Write(m, []*emit.Func{f})
 	if d, ok := err.(ir.Diag); !ok || d.Pos.Line != 3 || d.Text != `map @x has the unknown type "bloom"` {
-		t.Errorf("a map of an unknown type: error %v", err)
+		t.Errorf("map of unknown type: error = %v", err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/object.txt")
 
-// accesses have every kind of relocation, and paths through every kind of member.
+// accesses have every kind of relocation, with paths through every kind of member.
 var accesses = []struct {
 	ref  ir.CORERef
 	kind ir.COREKind
@@ -65,7 +65,7 @@ var accesses = []struct {
 	{ir.CORERef{Type: "union no_such_union", Path: "y"}, ir.FieldExists},
 }
 
-// relocated returns an instruction for a kind of relocation, as backend/mach encodes it.
+// relocated returns an instruction for a kind of relocation, encoded as by backend/mach.
 func relocated(kind ir.COREKind) []byte {
 	i := mach.Insn{Op: mach.CoreImm, Dst: mach.R1, Kind: kind}
 	var code []byte
@@ -75,7 +75,7 @@ func relocated(kind ir.COREKind) []byte {
 	return code
 }
 
-// TestObject checks a whole object: its sections and symbols, types, lines, relocations.
+// TestObject checks a whole object: sections, symbols, types, lines and relocations.
 func TestObject(t *testing.T) {
 	m, funcs := sample(t)
 	one := &emit.Func{Name: "one", Prog: &ir.Prog{Kind: probe.Kprobe, Section: "kprobe/f"}, Pos: ir.Pos{Line: 1, Col: 3}}
@@ -84,9 +84,9 @@ func TestObject(t *testing.T) {
 		one.Insns = append(one.Insns, relocated(a.kind)...)
 		pos := ir.Pos{Line: 1 + i/2, Col: 1 + 40*i, Stmt: i - 1}
 		switch i {
-		case 3: // the position stays
+		case 3: // the position stays the same
 			pos = one.Lines[2].Pos
-		case 5: // that of the function
+		case 5: // the position of the function
 			pos = ir.Pos{}
 		}
 		one.Lines = append(one.Lines, emit.Line{Insn: one.CORE[i].Insn, Pos: pos})
@@ -147,7 +147,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// describe prints an object as other readers see it.
+// describe prints an object as read by other packages.
 func describe(t *testing.T, object []byte) string {
 	t.Helper()
 	var out strings.Builder
@@ -236,7 +236,8 @@ func content(t *testing.T, s *elf.Section) []byte {
 	return data
 }
 
-// address is what a type of the library prints to tell it from others of its name.
+// address matches the address that the library prints for a type to distinguish it from others with the
+// same name.
 var address = regexp.MustCompile(`:[0-9a-f]{6,}\b`)
 
 func members(out *strings.Builder, size uint32, all []btf.Member) {

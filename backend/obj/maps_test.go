@@ -18,7 +18,7 @@ import (
 	"btc/ir"
 )
 
-// TestMapTypes checks how other tools see the keys and values of each shape of map.
+// TestMapTypes checks the key and value types of each shape of map, as other tools see them.
 func TestMapTypes(t *testing.T) {
 	word := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8}
 	signed := &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Signed: true}
@@ -58,7 +58,7 @@ func TestMapTypes(t *testing.T) {
 		{ir.ShapeIntern, nil, text(8), word, 16, 20, 0, "k{key@0 2 u64}", "20 u8"},
 		{ir.ShapePlain, []string{"_", "$"}, tuple(16, at(0, word), at(8, signed)), small, 16, 16, 8,
 			"k{key0@0 u64, key1@8 i64}", "v{set@0 u64, value@8 u64}"},
-		// Fields that overlap, are out of order, extend into the next one or past the end, and no
+		// Fields that overlap, are out of order, or extend into the next one or past the end; and no
 		// fields.
 		{ir.ShapePlain, nil, tuple(16, at(0, word), at(4, word)), tuple(16, at(8, word), at(0, word)), 16, 16, 0,
 			"k{key@0 2 u64}", "v{value@0 2 u64}"},
@@ -68,7 +68,7 @@ func TestMapTypes(t *testing.T) {
 		// A narrow number occupies a word if it is aligned to one.
 		{ir.ShapePlain, nil, tuple(16, at(0, narrow), at(8, small)), tuple(16, at(0, tuple(8, at(0, small), at(4, small))), at(8, narrow)), 16, 16, 0,
 			"k{key0@0 u64, key1@8 u32}", "v{value@0 p{f0@0 p_0{f0@0 u32, f1@4 u32}, f1@8 u64}}"},
-		// A record has the names of its fields; one of the kernel's is bytes.
+		// A record has the names of its fields; a record of the kernel is bytes.
 		{ir.ShapePlain, nil, &ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, Fields: []ir.Field{{Name: "a", Layout: word}, {Name: "a", Off: 8, Layout: word}}},
 			&ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, CORE: "struct x", Fields: []ir.Field{at(0, word)}}, 16, 16, 0,
 			"k{key@0 k_0{a@0 u64, a_2@8 u64}}", "v{value@0 2 u64}"},
@@ -136,8 +136,8 @@ func brief(t btf.Type) string {
 	return fmt.Sprint(t)
 }
 
-// A program may use 64 maps, including those of the subprograms that it reaches; the globals of one
-// section count as one map.
+// TestMapLimit checks that a program may use 64 maps, including those of the subprograms that it calls.
+// The globals of one section count as one map.
 func TestMapLimit(t *testing.T) {
 	for _, c := range []struct {
 		own, called, uncalled, globals int
@@ -162,7 +162,7 @@ func TestMapLimit(t *testing.T) {
 		use(sub, c.called/2)
 		use(deep, c.called-c.called/2)
 		use(other, c.uncalled)
-		prog.Relocs = append(prog.Relocs, prog.Relocs...) // twice is once
+		prog.Relocs = append(prog.Relocs, prog.Relocs...) // duplicates count once
 		for i := range c.globals {
 			name := fmt.Sprintf("g%d", i)
 			m.Globals = append(m.Globals, &ir.Global{Name: name, Kind: ir.GlobalData, Size: 8})
@@ -178,7 +178,7 @@ func TestMapLimit(t *testing.T) {
 // TestRecords checks the words of each kind of type record (Documentation/bpf/btf.rst of the kernel).
 func TestRecords(t *testing.T) {
 	b := newBuilder()
-	for _, name := range []string{"a", "bb"} { // at 1 and 3
+	for _, name := range []string{"a", "bb"} { // at offsets 1 and 3
 		b.strings.add(name)
 	}
 	for i, c := range []struct {
@@ -201,7 +201,7 @@ func TestRecords(t *testing.T) {
 	} {
 		from, before := b.types.Len(), b.n
 		if id := c.make(); id != before+1 {
-			t.Errorf("%d: number %d after %d", i, id, before)
+			t.Errorf("%d: ID %d after %d", i, id, before)
 		}
 		var got []uint32
 		for raw := b.types.Bytes()[from:]; len(raw) > 0; raw = raw[4:] {
@@ -211,7 +211,7 @@ func TestRecords(t *testing.T) {
 			t.Errorf("%d: %#x, want %#x", i, got, c.want)
 		}
 		if again := c.make(); again != before+1 || b.n != before+1 {
-			t.Errorf("%d: an equal record is made again", i)
+			t.Errorf("%d: duplicate record for an equal type", i)
 		}
 	}
 }

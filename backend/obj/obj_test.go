@@ -27,9 +27,8 @@ func insn(code, regs byte, off int16, imm int32) []byte {
 	return []byte{code, regs, byte(off), byte(off >> 8), byte(imm), byte(imm >> 8), byte(imm >> 16), byte(imm >> 24)}
 }
 
-// sample is a module with one of everything: two programs that share a section,
-// a subprogram, maps, globals of each kind, a relocated load, a relocated
-// constant, and a bitfield.
+// sample is a module with at least one of everything: two programs that share a section, a subprogram,
+// maps, globals of each kind, a relocated load, a relocated constant, and a bitfield.
 func sample(t *testing.T) (*ir.Module, []*emit.Func) {
 	t.Helper()
 	tgt, err := kernel.Default("x86_64")
@@ -108,17 +107,17 @@ func TestReadBack(t *testing.T) {
 		}
 	}
 	var lines []string
-	var places []string
+	var positions []string
 	for _, ins := range p.Instructions {
 		if src := ins.Source(); src != nil {
 			lines = append(lines, src.String())
 			if l, ok := src.(*btf.Line); ok {
-				places = append(places, fmt.Sprintf("%s:%d:%d", l.FileName(), l.LineNumber(), l.LineColumn()))
+				positions = append(positions, fmt.Sprintf("%s:%d:%d", l.FileName(), l.LineNumber(), l.LineColumn()))
 			}
 		}
 	}
-	if want := []string{"dir/sample.bt:1:3", "dir/sample.bt:2:1"}; len(places) < 2 || !slices.Equal(places[:2], want) {
-		t.Errorf("positions %q, want %q", places, want)
+	if want := []string{"dir/sample.bt:1:3", "dir/sample.bt:2:1"}; len(positions) < 2 || !slices.Equal(positions[:2], want) {
+		t.Errorf("positions %q, want %q", positions, want)
 	}
 	if len(lines) < 2 || lines[0] != "@x[pid] = count()" {
 		t.Errorf("source lines: %q", lines)
@@ -136,7 +135,7 @@ func TestReadBack(t *testing.T) {
 
 func TestSameBytes(t *testing.T) {
 	if !bytes.Equal(write(t), write(t)) {
-		t.Error("two writes of one module differ")
+		t.Error("writing the same module twice gives different objects")
 	}
 }
 
@@ -180,7 +179,7 @@ func TestOtherTools(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			if strings.Contains(string(out), "libbpf: ") {
-				t.Errorf("libbpf complains: %s", out)
+				t.Errorf("error from libbpf: %s", out)
 			}
 		})
 	}
@@ -223,12 +222,12 @@ func TestCOREValues(t *testing.T) {
 	}
 	ct := newCoreTypes(tgt, newBuilder())
 	if _, err := ct.access(ir.CORERef{Type: "struct sock", Path: "nope"}, ir.FieldByteOffset); err == nil {
-		t.Error("an unknown member got through")
+		t.Error("no error for an unknown member")
 	}
 }
 
-// A reference to the middle of a global must not lose its offset: cilium/ebpf ignores the addend of
-// a reference to an object symbol.
+// TestReferenceInsideGlobal checks that a reference to the middle of a global keeps its offset:
+// cilium/ebpf ignores the addend of a reference to an object symbol.
 func TestReferenceInsideGlobal(t *testing.T) {
 	m, funcs := sample(t)
 	funcs[0].Relocs[1] = emit.Reloc{Insn: 2, Kind: emit.Global, Sym: "gen", Addend: 8}
@@ -246,7 +245,7 @@ func TestReferenceInsideGlobal(t *testing.T) {
 	}
 }
 
-// The license is that of the config block, or else GPL.
+// TestLicense checks that the license is that of the config block, or GPL by default.
 func TestLicense(t *testing.T) {
 	for _, set := range []string{"", "Dual MIT/GPL"} {
 		m, funcs := sample(t)
@@ -268,7 +267,7 @@ func TestLicense(t *testing.T) {
 			want = "GPL"
 		}
 		if string(have) != want+"\x00" {
-			t.Errorf("license %q: the object has %q", set, have)
+			t.Errorf("license %q: object has %q", set, have)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func allocated() (*mach.Func, *snapshot) {
 	return f, before
 }
 
-// TestCheckerRejects breaks a correct allocation in each way that the checker knows.
+// TestCheckerRejects breaks a correct allocation in each way that the checker detects.
 func TestCheckerRejects(t *testing.T) {
 	f, before := allocated()
 	if err := before.check(f); err != nil {
@@ -80,17 +80,18 @@ func TestCheckerRejects(t *testing.T) {
 		f, before := allocated()
 		c.spoil(f.Blocks[0].Insns, f.Blocks[0])
 		if err := before.check(f); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", what, err, c.want)
+			t.Errorf("%s: error = %v, want %q", what, err, c.want)
 		}
 	}
 	f, before = allocated()
 	f.NewBlock()
 	if err := before.check(f); err == nil || !strings.Contains(err.Error(), "b1 is not reached") {
-		t.Errorf("a block that is not reached: error %v", err)
+		t.Errorf("unreachable block: error = %v", err)
 	}
 }
 
-// TestCheckerAcceptsExchangedOperands: a sum may be computed in the register of either operand.
+// TestCheckerAcceptsExchangedOperands checks that a sum may be computed in the register of either
+// operand.
 func TestCheckerAcceptsExchangedOperands(t *testing.T) {
 	f, before := allocated()
 	b := f.Blocks[0]
@@ -123,7 +124,7 @@ func twoWays(first, second mach.Reg) (*mach.Func, *snapshot) {
 	return f, before
 }
 
-// TestCheckerJoinsWays: a register holds a parameter if it does so on every path.
+// TestCheckerJoinsWays checks that a register holds a parameter if it does so on every path.
 func TestCheckerJoinsWays(t *testing.T) {
 	for _, c := range []struct {
 		first, second mach.Reg
@@ -131,12 +132,12 @@ func TestCheckerJoinsWays(t *testing.T) {
 	}{{mach.R1, mach.R2, true}, {mach.R2, mach.R2, false}, {mach.R1, mach.R1, false}} {
 		f, before := twoWays(c.first, c.second)
 		if err := before.check(f); (err == nil) != c.ok {
-			t.Errorf("from %s and %s: error %v", c.first, c.second, err)
+			t.Errorf("from %s and %s: error = %v", c.first, c.second, err)
 		}
 	}
 }
 
-// TestFrameLimit: 512 bytes fit; one slot more does not.
+// TestFrameLimit checks that a frame of 512 bytes fits, and one more slot does not.
 func TestFrameLimit(t *testing.T) {
 	for used, ok := range map[int]bool{496: true, 497: false, 504: false} {
 		f := &mach.Func{Name: "f", FrameUsed: used}
@@ -144,7 +145,7 @@ func TestFrameLimit(t *testing.T) {
 		p := f.NewVirt()
 		b.Params = []mach.Reg{p}
 		var sum []mach.Insn
-		for n := range 6 { // two more than survive a call
+		for n := range 6 { // two more than the registers that survive a call
 			v := f.NewVirt()
 			b.Insns = append(b.Insns, mach.Insn{Op: mach.Load, Size: 8, Dst: v, Args: []mach.Operand{mach.RegOp(p)}, Off: 8 * n})
 			sum = append(sum, mach.Insn{Op: mach.Store, Size: 8, Dst: mach.NoReg, Args: []mach.Operand{mach.RegOp(mach.R10), mach.RegOp(v)}, Off: -8})
@@ -153,12 +154,13 @@ func TestFrameLimit(t *testing.T) {
 		b.Term = mach.Term{Kind: mach.Exit, Args: []mach.Operand{mach.ImmOp(0)}}
 		err := Allocate(f, Options{Check: true})
 		if (err == nil) != ok || ok && f.FrameUsed != 512 {
-			t.Errorf("with %d bytes used: %d, error %v", used, f.FrameUsed, err)
+			t.Errorf("with %d bytes used before: FrameUsed = %d, error = %v", used, f.FrameUsed, err)
 		}
 	}
 }
 
-// TestCheckerSeesStaleCopies: a copy of a loop's parameter belongs to the iteration that made it.
+// TestCheckerSeesStaleCopies checks that a copy of a loop's parameter is only valid in the iteration
+// that made it.
 func TestCheckerSeesStaleCopies(t *testing.T) {
 	for _, read := range []mach.Reg{mach.R1, mach.R2} {
 		f := &mach.Func{Name: "f"}
@@ -182,7 +184,7 @@ func TestCheckerSeesStaleCopies(t *testing.T) {
 		b[1].Term.Args = []mach.Operand{r(mach.R3), mach.ImmOp(1)}
 		b[2].Term.Args = []mach.Operand{r(mach.R3)}
 		if err := before.check(f); (err == nil) != (read == mach.R1) {
-			t.Errorf("the loop reads %s: error %v", read, err)
+			t.Errorf("the loop reads %s: error = %v", read, err)
 		}
 	}
 }

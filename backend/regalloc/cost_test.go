@@ -8,14 +8,14 @@ import (
 	"btc/backend/mach"
 )
 
-// cost is what allocation added to functions.
+// cost is the number of instructions that allocation added to functions.
 type cost struct {
 	moves, loads, stores int
-	inLoops              int // of those, each counted by the depth of its loop
-	hot                  int // of those, outside cold blocks
+	inLoops              int // of those, weighted by loop depth
+	hot                  int // of those, not in cold blocks
 	saved                int // instructions outside cold blocks that use r6 to r9
 	frame                int // bytes
-	lines                int // sum of their positions' lines
+	lines                int // sum of the line numbers of their positions
 }
 
 func (c *cost) add(f *mach.Func) {
@@ -29,7 +29,7 @@ func (c *cost) add(f *mach.Func) {
 			case i.From != nil:
 				continue
 			case i.Op == mach.Mov && i.Args[0] == mach.RegOp(i.Dst):
-				continue // goes in backend/emit
+				continue // removed by backend/emit
 			case i.Op == mach.Mov:
 				c.moves++
 			case i.Op == mach.Load:
@@ -47,7 +47,7 @@ func (c *cost) add(f *mach.Func) {
 	c.frame += f.FrameUsed
 }
 
-// number gives instructions and terminators positions in increasing order.
+// number assigns increasing positions to instructions and terminators.
 func number(f *mach.Func) {
 	line := 0
 	for _, b := range f.Blocks {
@@ -60,8 +60,8 @@ func number(f *mach.Func) {
 	}
 }
 
-// TestCost checks the instructions that allocation adds to random functions, by the number of live
-// values. An improvement lowers the figures here; nothing may raise them without a reason.
+// TestCost checks the number of instructions that allocation adds to random functions, by the number of
+// live values. Improvements lower the numbers here; they must not rise without a reason.
 func TestCost(t *testing.T) {
 	for _, c := range []struct {
 		name           string

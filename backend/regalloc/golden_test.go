@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected machine code")
 
-// TestAllocated checks the machine code of the programs of backend/isel and backend/emit after
-// allocation: testdata/NAME.txt for NAME.txt there.
+// TestAllocated checks the machine code after allocation of the programs of backend/isel and
+// backend/emit: testdata/NAME.txt is for NAME.txt there.
 func TestAllocated(t *testing.T) {
 	var sources []string
 	for _, dir := range []string{"isel", "emit"} {

@@ -9,14 +9,14 @@ import (
 	"btc/backend/mach"
 )
 
-// places is the content of registers and slots.
-type places struct {
+// locations holds the contents of registers and slots.
+type locations struct {
 	regs  [numRegs]int64
 	slots map[int]int64
 }
 
-// value returns the content of an operand or slot.
-func (p *places) value(s source) int64 {
+// value returns the contents of an operand or slot.
+func (p *locations) value(s source) int64 {
 	switch {
 	case s.inSlot():
 		return p.slots[s.slot]
@@ -27,7 +27,7 @@ func (p *places) value(s source) int64 {
 }
 
 // run executes moves.
-func (p *places) run(insns []mach.Insn) {
+func (p *locations) run(insns []mach.Insn) {
 	for _, i := range insns {
 		switch i.Op {
 		case mach.Mov:
@@ -40,15 +40,15 @@ func (p *places) run(insns []mach.Insn) {
 	}
 }
 
-// TestParallelMoves: each destination gets the old content of its source, and nothing else that
-// matters changes. The number of instructions is fixed as in TestCost.
+// TestParallelMoves checks that each destination gets the old contents of its source, and that no other
+// live location changes. The number of instructions is fixed, as in TestCost.
 func TestParallelMoves(t *testing.T) {
 	const slots = 5
 	total := 0
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		a := &allocator{f: &mach.Func{Name: "f"}, b: &mach.Block{}, vals: make([]value, slots)}
-		before := places{slots: map[int]int64{}}
+		before := locations{slots: map[int]int64{}}
 		for n := range before.regs {
 			before.regs[n] = 100 + int64(n)
 		}
@@ -86,7 +86,7 @@ func TestParallelMoves(t *testing.T) {
 			}
 		}
 		m.emit()
-		after := places{regs: before.regs, slots: map[int]int64{}}
+		after := locations{regs: before.regs, slots: map[int]int64{}}
 		for n, v := range before.slots {
 			after.slots[n] = v
 		}
@@ -95,9 +95,9 @@ func TestParallelMoves(t *testing.T) {
 		for n, s := range regs {
 			switch {
 			case s != nil && after.regs[n] != before.value(*s):
-				t.Errorf("seed %d: r%d is %d, want %d", seed, n, after.regs[n], before.value(*s))
+				t.Errorf("seed %d: r%d = %d, want %d", seed, n, after.regs[n], before.value(*s))
 			case s == nil && len(moved) == 0 && regs[0] == nil && n > 0 && after.regs[n] != before.regs[n]:
-				t.Errorf("seed %d: r%d is changed to %d", seed, n, after.regs[n]) // a call's
+				t.Errorf("seed %d: r%d changed to %d", seed, n, after.regs[n]) // a call's
 			}
 		}
 		for n := range slots {
@@ -106,7 +106,7 @@ func TestParallelMoves(t *testing.T) {
 				want = before.value(s)
 			}
 			if after.slots[n] != want {
-				t.Errorf("seed %d: slot %d is %d, want %d", seed, n, after.slots[n], want)
+				t.Errorf("seed %d: slot %d = %d, want %d", seed, n, after.slots[n], want)
 			}
 		}
 		if t.Failed() {
@@ -117,6 +117,6 @@ func TestParallelMoves(t *testing.T) {
 		}
 	}
 	if want := 15815; total != want {
-		t.Errorf("%d instructions in all, want %d", total, want)
+		t.Errorf("%d instructions in total, want %d", total, want)
 	}
 }

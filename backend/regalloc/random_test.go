@@ -19,8 +19,8 @@ type generator struct {
 	size  int
 }
 
-// randomFunc makes a function from a seed. pressure is the number of values
-// that an instruction chooses from; size the number of steps.
+// randomFunc generates a function from a seed. pressure is the number of values that an instruction
+// chooses from, size the number of steps.
 func randomFunc(seed uint64, size, pressure int) *mach.Func {
 	g := &generator{r: rand.New(rand.NewPCG(seed, 1)), f: &mach.Func{Name: "f"}, size: size}
 	g.b = g.f.NewBlock()
@@ -142,7 +142,7 @@ func (g *generator) branch(depth int) {
 	params := g.r.IntN(4)
 	cond := mach.Term{Kind: mach.Br, Cond: ir.Cond(g.r.IntN(10)), Args: []mach.Operand{g.reg(), g.regOrImm()}, Succs: []mach.Edge{{To: yes}, {To: no}}}
 	straight := g.r.IntN(2) == 0
-	if straight { // the second side is an edge to the join, a critical one
+	if straight { // the second side is a critical edge to the join
 		e := mach.Edge{To: join}
 		for range params {
 			e.Args = append(e.Args, g.any())

@@ -12,8 +12,8 @@ import (
 	"btc/ir"
 )
 
-// allocate allocates with the checker enabled. It is not an error if the frame is too small for the
-// random function's pressure.
+// allocate allocates with the checker enabled. It is not an error if the frame is too small for a
+// random function with many live values.
 func allocate(t *testing.T, f *mach.Func) bool {
 	t.Helper()
 	err := Allocate(f, Options{Check: true})
@@ -26,7 +26,7 @@ func allocate(t *testing.T, f *mach.Func) bool {
 	}
 	for _, b := range f.Blocks {
 		for n := range b.Insns {
-			b.Insns[n].Encode() // panics when not in machine form
+			b.Insns[n].Encode() // panics if not in machine form
 		}
 	}
 	return true
@@ -86,7 +86,7 @@ func TestCheckerFindsErrors(t *testing.T) {
 		}
 	}
 	if tried < 50 || caught < tried*9/10 {
-		t.Errorf("the checker saw %d of %d errors", caught, tried)
+		t.Errorf("checker found %d of %d errors", caught, tried)
 	}
 }
 
@@ -96,6 +96,6 @@ func TestFrameOverflowIsAnError(t *testing.T) {
 	err := Allocate(f, Options{Check: true})
 	var e ir.Diag
 	if !errors.As(err, &e) || !strings.Contains(e.Text, "512 for variables") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("error = %v, want one about variables", err)
 	}
 }

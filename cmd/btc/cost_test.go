@@ -19,7 +19,7 @@ func TestRates(t *testing.T) {
 	}
 	for _, text := range []string{"", "100", "100k", "k/s", "-1/s", "1e3/s", "=5/s", "NaN/s", "1.2.3/s", "9999G/s"} {
 		if err := new(coster).addRate(text); err == nil {
-			t.Errorf("%q is accepted", text)
+			t.Errorf("no error for %q", text)
 		}
 	}
 	m := &manifest.Manifest{Programs: []manifest.Program{
@@ -33,11 +33,11 @@ func TestRates(t *testing.T) {
 		{cost.Program{Probe: "tracepoint:a:b", Kind: probe.Tracepoint}, 100e3},
 		{cost.Program{Probe: "kprobe:vfs_read", Kind: probe.Kprobe}, 2.5e6},
 		{cost.Program{Probe: "kprobe:vfs_write", Kind: probe.Kprobe}, 10},
-		{cost.Program{Name: "i", Probe: "interval:ms:10", Kind: probe.Interval}, 100}, // a timer has a rate of its own
+		{cost.Program{Name: "i", Probe: "interval:ms:10", Kind: probe.Interval}, 100}, // a timer has its own rate
 		{cost.Program{Name: "p", Probe: "profile:hz:99", Kind: probe.Profile}, 99},
 	} {
 		if have := c.rateOf(&x.p, m); have != x.want {
-			t.Errorf("%s: %v events a second, want %v", x.p.Probe, have, x.want)
+			t.Errorf("%s: %v events per second, want %v", x.p.Probe, have, x.want)
 		}
 	}
 }

@@ -21,16 +21,16 @@ func TestTargetDiff(t *testing.T) {
 	var out bytes.Buffer
 	different, err := diffTargets(&out, open("x86_64"), open("x86_64"), "*", false)
 	if err != nil || different || strings.Contains(out.String(), "\n-") {
-		t.Errorf("a target differs from itself: %v\n%s", err, out.String())
+		t.Errorf("difference between a target and itself: %v\n%s", err, out.String())
 	}
 	out.Reset()
 	different, err = diffTargets(&out, open("x86_64"), open("arm64"), "*pt_regs*", false)
 	if err != nil || !different {
-		t.Errorf("different %v, %v", different, err)
+		t.Errorf("different = %v, error = %v", different, err)
 	}
 	for _, want := range []string{"\n struct pt_regs\n", "\n-\tlong unsigned int di\n", "\n+struct user_pt_regs\n", "\n+\tu64 regs[31]\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("%q not found in\n%s", want, out.String())
 		}
 	}
 	out.Reset()

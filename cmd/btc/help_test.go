@@ -36,8 +36,9 @@ func typed(t *testing.T, args ...string) (out, errs string, status int) {
 	return <-o, <-e, status
 }
 
-// TestHelpOfEach: the three descriptions of each command agree and contain all of its options. A
-// command rejects an unknown option, and each of its own without a value, by name.
+// TestHelpOfEach checks that the three descriptions of each command agree and contain all of its
+// options, and that a command rejects, by name, an unknown option and its own options without their
+// value.
 func TestHelpOfEach(t *testing.T) {
 	for _, p := range manPages(rootCommand()) {
 		words := strings.Fields(p.path)[1:]
@@ -50,7 +51,7 @@ func TestHelpOfEach(t *testing.T) {
 		}
 		for _, option := range []string{"-h", "--help"} {
 			if got, _, status := typed(t, append(append([]string{}, words...), option)...); status != 0 || got != help {
-				t.Errorf("%s %s: status %d, and it differs from btc help:\n%s", p.path, option, status, got)
+				t.Errorf("%s %s: status %d, output differs from btc help:\n%s", p.path, option, status, got)
 			}
 		}
 		if p.path == "btc" {
@@ -64,7 +65,7 @@ func TestHelpOfEach(t *testing.T) {
 		for i := range p.c.options {
 			o := &p.c.options[i]
 			if !o.Hidden && !strings.Contains(help, o.Form()) {
-				t.Errorf("the help of %s lacks %s", p.path, o.Form())
+				t.Errorf("%s: no %s in the help", p.path, o.Form())
 			}
 			if o.Value == "" || o.Optional {
 				continue

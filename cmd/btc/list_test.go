@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 		{false, script, "kprobe:vfs_read\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\nusdt:/bin/x:a:b\ninterval:s:\n"},
 	} {
 		if have := listed(t, c.verbose, c.operand); have != c.want {
-			t.Errorf("%s:\n%swant:\n%s", c.operand, have, c.want)
+			t.Errorf("%s: got\n%swant\n%s", c.operand, have, c.want)
 		}
 	}
 }

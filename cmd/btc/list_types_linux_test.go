@@ -9,7 +9,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestTypeBody: members have their qualifiers, and gaps that a compiler would not insert are shown.
+// TestTypeBody checks that members have their qualifiers, and that gaps that a compiler would not
+// insert are shown.
 func TestTypeBody(t *testing.T) {
 	integer := func(name string, size uint32) *btf.Int { return &btf.Int{Name: name, Size: size} }
 	char, short, long := integer("char", 1), integer("short int", 2), integer("long int", 8)

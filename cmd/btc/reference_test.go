@@ -16,7 +16,7 @@ import (
 
 var updateReference = flag.Bool("update", false, "rewrite the generated parts of docs/reference/options.md")
 
-// TestOptionsReference checks the reference page of options to the option tables.
+// TestOptionsReference compares the reference page of options with the option tables.
 func TestOptionsReference(t *testing.T) {
 	var btc strings.Builder
 	for _, p := range manPages(rootCommand()) {
@@ -43,7 +43,7 @@ func TestOptionsReference(t *testing.T) {
 	}, *updateReference)
 }
 
-// optionTable is a Markdown table of options, with their groups as rows.
+// optionTable formats options as a Markdown table, with a row for each group.
 func optionTable(table option.Table) string {
 	var b strings.Builder
 	group := ""

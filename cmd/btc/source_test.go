@@ -16,7 +16,8 @@ import (
 	"btc/frontend/parse"
 )
 
-// TestReadScript: only regular files are opened, and the size limit holds while reading.
+// TestReadScript checks that only regular files are opened, and that the size limit is enforced while
+// reading.
 func TestReadScript(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -46,7 +47,7 @@ func TestReadScript(t *testing.T) {
 	}
 }
 
-// TestReadPipe: a pipe under a /dev/fd name, as shells pass it, and one without an end.
+// TestReadPipe reads a pipe under a /dev/fd name, as shells pass it, and an endless one.
 func TestReadPipe(t *testing.T) {
 	feed := func(text string, times int) *os.File {
 		r, w, err := os.Pipe()
@@ -69,12 +70,12 @@ func TestReadPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := readScript(fmt.Sprintf("/dev/fd/%d", fd)); text != "begin { }" || err != nil {
-		t.Errorf("a pipe: %q, %v", text, err)
+		t.Errorf("pipe: %q, %v", text, err)
 	}
 	r.Close()
 	r = feed(strings.Repeat("x", 1<<20), 1<<20)
 	if text, err := readPipe(r); err == nil || len(text) > parse.MaxBytes+1 {
-		t.Errorf("a pipe without an end: %d bytes, %v", len(text), err)
+		t.Errorf("endless pipe: %d bytes, error = %v", len(text), err)
 	}
 	r.Close()
 }

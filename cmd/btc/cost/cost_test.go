@@ -43,7 +43,8 @@ func estimate(t *testing.T, script string) []Program {
 	return all
 }
 
-// TestTable: the table has the entries that estimates look up, in order, and all kinds of probes.
+// TestTable checks that the table has the entries that estimates look up, in order, and all kinds of
+// probes.
 func TestTable(t *testing.T) {
 	table, err := Default()
 	if err != nil {
@@ -51,15 +52,15 @@ func TestTable(t *testing.T) {
 	}
 	if table.Measured.CPU == "" || table.Measured.Kernel == "" || table.Measured.Command == "" || table.Insn <= 0 || table.Memory <= 0 ||
 		table.Atomic <= 0 || table.Call <= 0 || table.Statistics <= 0 {
-		t.Errorf("the table lacks figures: %+v", table)
+		t.Errorf("missing figures in the table: %+v", table)
 	}
 	check := func(what string, points []Point) {
 		if len(points) == 0 {
-			t.Errorf("%s has no point", what)
+			t.Errorf("%s: no points", what)
 		}
 		for i := 1; i < len(points); i++ {
 			if points[i].Bytes <= points[i-1].Bytes {
-				t.Errorf("%s: the points are not in order", what)
+				t.Errorf("%s: points are not in order", what)
 			}
 		}
 	}
@@ -78,7 +79,7 @@ func TestTable(t *testing.T) {
 		case i < 0:
 			t.Errorf("%s is not in the table", kind.Kind)
 		case (table.Probes[i].NS == nil) != (table.Probes[i].Note != ""):
-			t.Errorf("%s: a figure or a reason is needed: %+v", kind.Kind, table.Probes[i])
+			t.Errorf("%s: want a figure or a reason: %+v", kind.Kind, table.Probes[i])
 		}
 	}
 }
@@ -87,15 +88,15 @@ func TestInterpolation(t *testing.T) {
 	points := []Point{{8, 10}, {16, 20}, {64, 32}}
 	for bytes, want := range map[int]float64{0: 10, 8: 10, 12: 15, 16: 20, 40: 26, 64: 32, 128: 48} {
 		if have := at(points, bytes); have != want {
-			t.Errorf("at %d bytes: %v, want %v", bytes, have, want)
+			t.Errorf("cost at %d bytes = %v, want %v", bytes, have, want)
 		}
 	}
 	if have := at([]Point{{0, 7}}, 1000); have != 7 {
-		t.Errorf("a constant: %v", have)
+		t.Errorf("constant cost = %v", have)
 	}
 }
 
-// TestEstimate: more work costs more.
+// TestEstimate checks that more work costs more.
 func TestEstimate(t *testing.T) {
 	ns := func(script string) *Program {
 		t.Helper()
@@ -109,7 +110,7 @@ func TestEstimate(t *testing.T) {
 	count, keyed := ns(point+"{ @ = count(); }"), ns(point+"{ @[args.pid] = count(); }")
 	text := ns("tracepoint:syscalls:sys_enter_chdir { @[str(args.filename)] = count(); }")
 	if count.NS <= 0 || count.NS > 30 || keyed.NS < count.NS+10 || text.NS < keyed.NS+50 {
-		t.Errorf("count %.1f, keyed %.1f, by string %.1f", count.NS, keyed.NS, text.NS)
+		t.Errorf("estimates: count %.1f, keyed %.1f, by string %.1f; want them to increase", count.NS, keyed.NS, text.NS)
 	}
 	if count.Probe != "tracepoint:syscalls:sys_enter_getpgid" || count.ProbeNS == nil || count.Line != 1 || count.Loops {
 		t.Errorf("%+v", count)
@@ -117,37 +118,37 @@ func TestEstimate(t *testing.T) {
 	// A filter ends the event early; the code after it counts as if it passes.
 	filtered := ns(point + "/args.pid == 7/ { @[str(args.pid)] = count(); }")
 	if filtered.LeastNS > 10 || filtered.NS < filtered.LeastNS+50 {
-		t.Errorf("with a filter: %.1f to %.1f", filtered.LeastNS, filtered.NS)
+		t.Errorf("estimate with a filter: %.1f to %.1f", filtered.LeastNS, filtered.NS)
 	}
 	// The more expensive branch counts.
 	both := ns(point + "{ if (args.pid == 7) { @ = count(); } else { @s[comm] = count(); } }")
 	if comm := ns(point + "{ @s[comm] = count(); }"); both.NS < comm.NS {
-		t.Errorf("the branch costs %.1f, its expensive side alone %.1f", both.NS, comm.NS)
+		t.Errorf("estimate of the branch %.1f, of its expensive side alone %.1f", both.NS, comm.NS)
 	}
 	// Only successful operations count: an update follows a lookup that found nothing.
 	if i := slices.IndexFunc(keyed.Calls, func(c Call) bool { return c.Name[:10] == "map_update" }); i >= 0 {
-		t.Errorf("the update of a missing element counts: %+v", keyed.Calls)
+		t.Errorf("update of a missing element is counted: %+v", keyed.Calls)
 	}
 	// A loop counts once per iteration, if the trip count is known.
 	loop := func(n string) *Program {
 		return ns(point + "{ $i = 0; while ($i < " + n + ") { $i++; @[$i] = count(); } }")
 	}
 	if few, many := loop("10"), loop("40"); few.Loops || many.Loops || many.NS < 3*few.NS || many.NS > 5*few.NS {
-		t.Errorf("10 iterations: %.1f, 40: %.1f", few.NS, many.NS)
+		t.Errorf("estimate for 10 iterations: %.1f, for 40: %.1f", few.NS, many.NS)
 	}
 	if unknown := loop("args.pid"); !unknown.Loops || unknown.NS > 1000 || len(unknown.Unmeasured) > 0 {
-		t.Errorf("a loop of unknown length: %+v", unknown)
+		t.Errorf("loop with unknown trip count: %+v", unknown)
 	}
 	none := ns("kprobe:vfs_read { @ = count(); }")
 	if none.ProbeNS != nil || none.ProbeNote == "" {
 		t.Errorf("kprobe: %+v", none)
 	}
 	if all := estimate(t, `begin { @ = 1; } end { @ = 2; } interval:s:1 { print(@); }`); len(all) != 1 || all[0].Kind != probe.Interval {
-		t.Errorf("programs of the loader count: %+v", all)
+		t.Errorf("programs of the loader are counted: %+v", all)
 	}
 }
 
-// TestUnmeasured: a helper that the table lacks is named.
+// TestUnmeasured checks that a helper that is missing in the table is named.
 func TestUnmeasured(t *testing.T) {
 	all := estimate(t, `kprobe:f { override(1); }`)
 	if len(all) != 1 || len(all[0].Unmeasured) == 0 || all[0].NS <= 0 {

@@ -12,8 +12,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// A map is a metric with a label for each part of its key, in the same position. A map that
-// ebpf_exporter would misread is omitted, with the reason.
+// TestEBPFExporter checks that a map becomes a metric with a label for each part of its key, in the
+// same order, and that a map that ebpf_exporter would misread is left out with a reason.
 func TestEBPFExporter(t *testing.T) {
 	number := func(size int, signed bool) manifest.Layout {
 		return manifest.Layout{Kind: "int", Size: size, Signed: signed}
@@ -92,11 +92,11 @@ metrics:
                 "18446744073709551483": "-133"
 `
 	if text, _, _ = strings.Cut(text, `                "18446744073709551484": "-132"`); text != want {
-		t.Errorf("have\n%s\nwant\n%s", text, want)
+		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	for i, name := range []string{"@sum: ", "@signed: label key1: ", "@h: ", "@a: ", "@p: ", "profile:hz:99: "} {
 		if i >= len(left) || !strings.HasPrefix(left[i], name) {
-			t.Errorf("left out: %q, want %s as number %d", left, name, i)
+			t.Errorf("left out: %q, want %s at index %d", left, name, i)
 		}
 	}
 	for _, p := range m.Maps[4:7] {
@@ -106,12 +106,12 @@ metrics:
 	}
 	m.Maps = m.Maps[2:3]
 	if _, _, err := EBPFExporter(m); err == nil {
-		t.Error("a configuration without metrics was written")
+		t.Error("no error for a configuration without metrics")
 	}
 }
 
-// The bounds of buckets are exact, except that there are none below 0 or above lastBound; the sum
-// is under the number after the last bucket.
+// TestExporterBuckets checks that the bounds of buckets are exact, except that there are none below 0
+// or above lastBound, and that the sum has the number after the last bucket.
 func TestExporterBuckets(t *testing.T) {
 	const most, sum = "9007199254740991", "9007199254740992"
 	for _, c := range []struct {

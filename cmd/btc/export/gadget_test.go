@@ -18,7 +18,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Programs that Inspektor Gadget cannot attach are turned off, and clock programs have a frequency.
+// TestGadgetPrograms checks that programs that Inspektor Gadget cannot attach are disabled, and that
+// programs on the clock have a frequency.
 func TestGadgetPrograms(t *testing.T) {
 	m := &manifest.Manifest{Programs: []manifest.Program{
 		{Name: "a", Kind: "kprobe", Section: "kprobe/vfs_read"},
@@ -67,7 +68,8 @@ func TestGadgetPrograms(t *testing.T) {
 	}
 }
 
-// Each digest in an image belongs to a file in it, once, and the output is reproducible.
+// TestGadgetImage checks that each digest in an image belongs to exactly one of its files, and that the
+// output is reproducible.
 func TestGadgetImage(t *testing.T) {
 	var before []byte
 	for range 2 {
@@ -81,7 +83,7 @@ func TestGadgetImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before != nil && !bytes.Equal(before, archive) {
-			t.Error("two images of the same differ")
+			t.Error("writing the image twice gives different bytes")
 		}
 		before = archive
 	}
@@ -100,7 +102,7 @@ func TestGadgetImage(t *testing.T) {
 		}
 		if digest, ok := strings.CutPrefix(h.Name, "blobs/sha256/"); ok {
 			if sum := sha256.Sum256(content[h.Name]); hex.EncodeToString(sum[:]) != digest {
-				t.Errorf("%s has another digest", h.Name)
+				t.Errorf("%s: wrong digest", h.Name)
 			}
 		}
 	}
@@ -116,7 +118,7 @@ func TestGadgetImage(t *testing.T) {
 	}
 	read("index.json", &index)
 	if ref := index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; ref != "host/x:1" {
-		t.Errorf("the image's name is %q", ref)
+		t.Errorf("name of the image = %q", ref)
 	}
 	read(blob(index.Manifests[0]), &index)
 	var arches []string
@@ -126,7 +128,7 @@ func TestGadgetImage(t *testing.T) {
 		read(blob(m), &image)
 		if string(content[blob(image.Layers[0])]) != "program" ||
 			string(content[blob(*image.Config)]) != "name: "+m.Platform.Architecture {
-			t.Errorf("the image of %s has %+v", m.Platform.Architecture, image)
+			t.Errorf("image for %s = %+v", m.Platform.Architecture, image)
 		}
 	}
 	if !slices.Equal(arches, []string{"amd64", "arm64"}) {
@@ -134,7 +136,7 @@ func TestGadgetImage(t *testing.T) {
 	}
 }
 
-// Parameters have the values that the object has.
+// TestGadgetParams checks that parameters have the values in the object.
 func TestGadgetParams(t *testing.T) {
 	m := &manifest.Manifest{
 		Params: []manifest.Param{
@@ -157,15 +159,16 @@ func TestGadgetParams(t *testing.T) {
 		"key: \"param2\"\n      defaultValue: \"0\"\n", "key: \"x\"\n      defaultValue: \"4\"\n      description: \"how many\"\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("%q not found in\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "count") {
-		t.Errorf("the number of parameters is a parameter:\n%s", text)
+		t.Errorf("number of parameters exported as a parameter:\n%s", text)
 	}
 }
 
-// Values that a loader must look up on the host are named: other loaders leave them 0.
+// TestHostValues checks that values that a loader must look up on the host are named: other loaders
+// leave them 0.
 func TestHostValues(t *testing.T) {
 	m := &manifest.Manifest{
 		Params: []manifest.Param{{Name: "$1", Type: "string", Global: "param_1_str"}},
@@ -176,6 +179,6 @@ func TestHostValues(t *testing.T) {
 	}
 	const tail = `: it is 0, only btrun and btrace look it up on the host`
 	if have := hostValues(m); len(have) != 2 || have[0] != `cgroupid("$1")`+tail || have[1] != `kaddr("jiffies")`+tail {
-		t.Errorf("%q", have)
+		t.Errorf("HostValues = %q", have)
 	}
 }

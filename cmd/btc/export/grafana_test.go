@@ -43,8 +43,8 @@ func shapes() *manifest.Manifest {
 	return m
 }
 
-// A dashboard conforms strictly to Grafana's own types: every member is known, and no required one
-// is missing.
+// TestGrafanaSchema checks that a dashboard conforms strictly to Grafana's own types: every member is
+// known, and no required member is missing.
 func TestGrafanaSchema(t *testing.T) {
 	r := cog.NewRuntime()
 	for _, v := range []func(){
@@ -63,7 +63,7 @@ func TestGrafanaSchema(t *testing.T) {
 	}
 	for _, member := range []string{"gridPos", "legendFormat", "showHeader", "rowsFrame", "schemaVersion", "allValue"} {
 		if strict(bytes.ReplaceAll(data, []byte(`"`+member+`"`), []byte(`"x`+member+`"`))) == nil {
-			t.Errorf("the schema does not know that %s is a member", member)
+			t.Errorf("schema without the member %s", member)
 		}
 	}
 	//lint:ignore SA1019 version 2 of the schema is not what Grafana imports by default
@@ -75,7 +75,7 @@ func TestGrafanaSchema(t *testing.T) {
 		t.Errorf("schema version %d, the library's is %d", d.SchemaVersion, dashboard.NewDashboard().SchemaVersion)
 	}
 	if *d.Uid != "btc-my-object--x-" {
-		t.Errorf("uid %q", *d.Uid)
+		t.Errorf("Uid = %q", *d.Uid)
 	}
 	kinds, ids, space := map[string]int{}, map[uint32]bool{}, map[[2]uint32]string{}
 	for _, p := range d.Panels {
@@ -86,27 +86,27 @@ func TestGrafanaSchema(t *testing.T) {
 			id, title, pos = *p.Panel.Id, *p.Panel.Title, p.Panel.GridPos
 			kinds[p.Panel.Type]++
 			if len(p.Panel.Targets) == 0 {
-				t.Errorf("%s has no query", title)
+				t.Errorf("%s: no query", title)
 			}
 		} else {
 			id, title, pos = p.RowPanel.Id, *p.RowPanel.Title, p.RowPanel.GridPos
 			kinds["row"]++
 		}
 		if ids[id] {
-			t.Errorf("id %d twice", id)
+			t.Errorf("duplicate id %d", id)
 		}
 		ids[id] = true
 		for x := pos.X; x < pos.X+pos.W; x++ {
 			for y := pos.Y; y < pos.Y+pos.H; y++ {
 				if other := space[[2]uint32{x, y}]; other != "" || x >= columns {
-					t.Fatalf("%q is in the place of %q", title, other)
+					t.Fatalf("panels %q and %q overlap", title, other)
 				}
 				space[[2]uint32{x, y}] = title
 			}
 		}
 	}
 	if kinds["row"] != 19 || kinds["heatmap"] != 4 || kinds["stat"] != 1 || kinds["table"] != 9 {
-		t.Errorf("panels: %v", kinds)
+		t.Errorf("panels by type: %v", kinds)
 	}
 }
 
@@ -122,20 +122,20 @@ func strict(data []byte) error {
 	return err
 }
 
-// Maps that are not metrics are in neither the dashboard nor the rules.
+// TestNoMetrics checks that maps that are not metrics are neither in the dashboard nor in the rules.
 func TestNoMetrics(t *testing.T) {
 	m := shapes()
 	m.Maps = m.Maps[len(m.Maps)-1:]
 	if _, left, err := Grafana(m, "x"); err == nil || len(left) != 1 {
-		t.Error("a dashboard without metrics", left)
+		t.Error("no error for a dashboard without metrics", left)
 	}
 	if _, _, err := Rules(m, "x", "5m"); err == nil {
-		t.Error("rules without metrics")
+		t.Error("no error for rules without metrics")
 	}
 	m = shapes()
 	m.Maps = m.Maps[6:8] // min
 	if _, _, err := Rules(m, "x", "5m"); err == nil {
-		t.Error("rules of gauges")
+		t.Error("no error for rules for gauges")
 	}
 }
 
@@ -151,14 +151,14 @@ func TestRules(t *testing.T) {
 		"delta(btc_it_s_avg_bytes_sum{object=\"it''s\"}[1h])) / sum by (object) (increase(",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("%q not found in\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "_min") {
-		t.Error("a rule of a gauge")
+		t.Error("rule for a gauge")
 	}
 	var x map[string]any
 	if data, _, _ := Grafana(shapes(), "x"); json.Unmarshal(data, &x) != nil {
-		t.Error("not JSON")
+		t.Error("invalid JSON")
 	}
 }

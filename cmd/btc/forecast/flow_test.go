@@ -29,11 +29,11 @@ func TestFlow(t *testing.T) {
 		insns   asm.Instructions
 		reached []int
 	}{
-		{"straight on", asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return(), asm.Mov.Imm(asm.R0, 1)}, []int{0, 1}},
-		{"a relocation said no", asm.Instructions{asm.Mov.Imm(asm.R1, 0), to(asm.JEq, asm.R1, 0, 1), asm.FnGetCurrentPidTgid.Call(), asm.Return()}, []int{0, 1, 3}},
-		{"a relocation said yes", asm.Instructions{asm.Mov.Imm(asm.R1, 1), to(asm.JEq, asm.R1, 0, 1), asm.FnGetCurrentPidTgid.Call(), asm.Return()}, []int{0, 1, 2, 3}},
+		{"straight line", asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return(), asm.Mov.Imm(asm.R0, 1)}, []int{0, 1}},
+		{"a relocated test is 0", asm.Instructions{asm.Mov.Imm(asm.R1, 0), to(asm.JEq, asm.R1, 0, 1), asm.FnGetCurrentPidTgid.Call(), asm.Return()}, []int{0, 1, 3}},
+		{"a relocated test is 1", asm.Instructions{asm.Mov.Imm(asm.R1, 1), to(asm.JEq, asm.R1, 0, 1), asm.FnGetCurrentPidTgid.Call(), asm.Return()}, []int{0, 1, 2, 3}},
 		{"unknown", asm.Instructions{asm.FnGetCurrentPidTgid.Call(), to(asm.JEq, asm.R0, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3}},
-		{"a call forgets", asm.Instructions{asm.Mov.Imm(asm.R1, 0), asm.FnGetCurrentPidTgid.Call(), to(asm.JEq, asm.R1, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3, 4}},
+		{"a call clobbers r1 to r5", asm.Instructions{asm.Mov.Imm(asm.R1, 0), asm.FnGetCurrentPidTgid.Call(), to(asm.JEq, asm.R1, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3, 4}},
 		{"a call keeps r6", asm.Instructions{asm.Mov.Imm(asm.R6, 0), asm.FnGetCurrentPidTgid.Call(), to(asm.JEq, asm.R6, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 4}},
 		{"saved to the frame", asm.Instructions{
 			asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R10, -8, asm.R1, asm.DWord), asm.FnGetCurrentPidTgid.Call(), asm.LoadMem(asm.R2, asm.R10, -8, asm.DWord),
@@ -41,11 +41,11 @@ func TestFlow(t *testing.T) {
 		{"overwritten in the frame", asm.Instructions{
 			asm.Mov.Imm(asm.R1, 0), asm.StoreMem(asm.R10, -8, asm.R1, asm.DWord), asm.StoreMem(asm.R10, -4, asm.R7, asm.Word), asm.LoadMem(asm.R2, asm.R10, -8, asm.DWord),
 			to(asm.JEq, asm.R2, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3, 4, 5, 6}},
-		{"two ways with one value", asm.Instructions{
+		{"two paths with the same value", asm.Instructions{
 			asm.Mov.Imm(asm.R6, 0), to(asm.JEq, asm.R7, 0, 1), asm.Mov.Imm(asm.R6, 0), to(asm.JEq, asm.R6, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3, 5}},
-		{"two ways with two values", asm.Instructions{
+		{"two paths with different values", asm.Instructions{
 			asm.Mov.Imm(asm.R6, 0), to(asm.JEq, asm.R7, 0, 1), asm.Mov.Imm(asm.R6, 1), to(asm.JEq, asm.R6, 0, 1), asm.Mov.Imm(asm.R0, 1), asm.Return()}, []int{0, 1, 2, 3, 4, 5}},
-		{"a loop changes it", asm.Instructions{
+		{"changed in a loop", asm.Instructions{
 			asm.Mov.Imm(asm.R6, 0), to(asm.JEq, asm.R6, 9, 2), asm.Add.Imm(asm.R6, 1), to(asm.JNE, asm.R7, 0, -3), asm.Return()}, []int{0, 1, 2, 3, 4}},
 		{"wide instructions count twice", asm.Instructions{
 			asm.LoadImm(asm.R1, 1<<40, asm.DWord), to(asm.JEq, asm.R1, 0, 2), asm.LoadImm(asm.R2, 5, asm.DWord), asm.Return(), asm.FnGetCurrentPidTgid.Call()}, []int{0, 1, 2, 3}},
@@ -69,7 +69,7 @@ func TestFlow(t *testing.T) {
 	}
 }
 
-// Every comparison has the result that the machine computes.
+// TestDecide checks that every comparison has the result that the CPU computes.
 func TestDecide(t *testing.T) {
 	const minus = -1
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 		}
 		s.reg[1].known = false
 		if _, decided := decide(&ins, s); decided {
-			t.Errorf("%v of an unknown value is decided", c.op)
+			t.Errorf("%v of an unknown value decided", c.op)
 		}
 	}
 }

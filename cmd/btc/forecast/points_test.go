@@ -41,8 +41,8 @@ func forecastOf(t *testing.T, script string) *Report {
 	return r
 }
 
-// A missing attach point has the same consequence as in the loader: a pattern without a match is
-// dropped if its clause has another attach point.
+// TestAbsentPoints checks that a missing attach point has the same effect as in the loader: a pattern
+// without a match is dropped if its clause has another attach point.
 func TestAbsentPoints(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -52,7 +52,7 @@ func TestAbsentPoints(t *testing.T) {
 		{`kprobe:nosuch_function* { }`, Fails, Fails},
 		{`kprobe:nosuch_function*, kprobe:vfs_read { }`, OK, Skipped},
 		{`kprobe:nosuch_function, kprobe:vfs_read { }`, Fails, Fails},
-		{`kprobe:nosuch_function, kprobe:vfs_read { print(probe); }`, OK, Skipped}, // looked up like a pattern
+		{`kprobe:nosuch_function, kprobe:vfs_read { print(probe); }`, OK, Skipped}, // treated like a pattern
 		{`config = { missing_probes = warn } kprobe:nosuch_function { } kprobe:vfs_read { }`, OK, Skipped},
 		{`config = { missing_probes = warn } kprobe:nosuch_function { }`, Fails, Skipped}, // nothing is left
 		{`kprobe:nosuch_function* { } kprobe:vfs_read { }`, Fails, Fails},
@@ -73,7 +73,7 @@ func TestAbsentPoints(t *testing.T) {
 	}
 }
 
-// Limits and errors of attach points are those that the loader reports.
+// TestLoaderErrors checks that limits and errors of attach points are those that the loader reports.
 func TestLoaderErrors(t *testing.T) {
 	for script, want := range map[string]string{
 		`config = { max_probes = 2 } kprobe:vfs_* { }`:     "exceeds the current limit of 2 probes",
@@ -89,7 +89,7 @@ func TestLoaderErrors(t *testing.T) {
 			found = found || strings.Contains(f.Text, want)
 		}
 		if !found {
-			t.Errorf("%s: %+v, want %q", script, r.Findings, want)
+			t.Errorf("%s: findings %+v, want %q", script, r.Findings, want)
 		}
 	}
 }

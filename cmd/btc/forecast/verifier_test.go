@@ -39,7 +39,7 @@ func TestEstimateDoubles(t *testing.T) {
 		t.Errorf("4 elements that live across joins: %d instructions, 8: %d; want 2^n states", four, eight)
 	}
 	if n, _ := newFlow(elements(12)).estimate(20_000); n != 20_001 {
-		t.Errorf("12 elements: %d instructions, want the limit to be passed", n)
+		t.Errorf("12 elements: %d instructions, want more than the limit", n)
 	}
 }
 
@@ -74,8 +74,8 @@ func flags(n, iterations int) asm.Instructions {
 	)
 }
 
-// TestEstimatePending: a kernel allows 8192 pending branches on a path, whatever the number of
-// instructions.
+// TestEstimatePending checks the limit of 8192 pending branches on a path, which does not depend on the
+// number of instructions.
 func TestEstimatePending(t *testing.T) {
 	for _, c := range []struct {
 		n, iterations int
@@ -83,7 +83,7 @@ func TestEstimatePending(t *testing.T) {
 	}{{40, 200, false}, {41, 199, false}, {41, 200, true}, {1, 8192, false}, {1, 8193, true}} {
 		f := newFlow(flags(c.n, c.iterations))
 		if _, crowded := f.estimate(verifierLimit); crowded != c.crowded {
-			t.Errorf("%d flags in %d iterations: %t, want %t", c.n, c.iterations, crowded, c.crowded)
+			t.Errorf("%d flags in %d iterations: too many pending branches = %t, want %t", c.n, c.iterations, crowded, c.crowded)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// Source is valid Go for each of the examples (Source panics otherwise), and no name in it is
-// declared twice.
+// TestExamples checks that Source is valid Go for each of the examples (otherwise Source panics), and
+// that no name in it is declared twice.
 func TestExamples(t *testing.T) {
 	target, err := kernel.Default(runtime.GOARCH)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			if line, _, _ = strings.Cut(line, "{"); seen[line] {
-				t.Errorf("%s: %s is there twice", path, line)
+				t.Errorf("%s: duplicate declaration: %s", path, line)
 			}
 			seen[line] = true
 		}
@@ -62,7 +62,7 @@ func TestExamples(t *testing.T) {
 func TestName(t *testing.T) {
 	for text, want := range map[string]string{"slow-reads": "SlowReads", "a_b": "AB", "9p": "X9p", "": "", "-": "", "日": "X日"} {
 		if have := Name(text); have != want {
-			t.Errorf("%q: %q, want %q", text, have, want)
+			t.Errorf("Name(%q) = %q, want %q", text, have, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A file is replaced as a whole. Other files in the directory are unchanged, and so is the old file
-// if the new one cannot be written.
+// TestReplaceFile checks that a file is replaced as a whole, that other files in the directory are
+// unchanged, and that the old file is unchanged if the new one cannot be written.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	path, beside := filepath.Join(dir, "t"), filepath.Join(dir, "t.part")
@@ -30,13 +30,13 @@ func TestReplaceFile(t *testing.T) {
 		t.Errorf("%v, %v", fi, err)
 	}
 	if err := replaceFile(dir, []byte("new")); err == nil {
-		t.Error("a directory was written to")
+		t.Error("no error for a directory")
 	}
 	if err := replaceFile(filepath.Join(dir, "none", "t"), []byte("new")); err == nil {
-		t.Error("a directory was made")
+		t.Error("directory created")
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
-		t.Errorf("left over: %v, %v", all, err)
+		t.Errorf("files left behind: %v, %v", all, err)
 	}
 	if err := replaceFile("/dev/null", []byte("new")); err != nil {
 		t.Error(err)

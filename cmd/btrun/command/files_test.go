@@ -19,7 +19,7 @@ func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("skipped: no tmpfs can be mounted: %v", err)
+		t.Skipf("skipped: cannot mount tmpfs: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
@@ -33,12 +33,12 @@ func TestDocumentFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the file is there before the first document: %v", err)
+		t.Errorf("file exists before the first document: %v", err)
 	}
 	d.Write([]byte("one\n"))
 	d.Write([]byte("end\n"))
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Error("half a document is there")
+		t.Error("file contains half a document")
 	}
 	if err := d.Replace(); err != nil {
 		t.Fatal(err)
@@ -53,18 +53,18 @@ func TestDocumentFile(t *testing.T) {
 			t.Errorf("%q, %v; want %q", b, err, text)
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
-			t.Errorf("left over: %q", left)
+			t.Errorf("files left behind: %q", left)
 		}
 	}
 	want("one\nend\n")
 	d.Write(bytes.Repeat([]byte("x"), 2<<20))
 	if err := d.Replace(); err == nil || !strings.Contains(err.Error(), "keeps its last content, and this document is dropped: no space left") {
-		t.Errorf("a full disk: %v", err)
+		t.Errorf("full disk: error = %v", err)
 	}
 	want("one\nend\n")
 	d.Write([]byte("two\n"))
 	if err := d.Replace(); err != nil {
-		t.Error("after a full disk:", err)
+		t.Error("after the disk was full:", err)
 	}
 	want("two\n")
 	d.Write([]byte("three"))
@@ -78,7 +78,7 @@ func TestDocumentFileLink(t *testing.T) {
 	os.WriteFile(path, []byte("old"), 0o600)
 	os.Symlink(path, link)
 	os.WriteFile(other, []byte("of others"), 0o600)
-	os.Symlink(other, filepath.Join(dir, ".x.prom.new")) // an existing link is not followed
+	os.Symlink(other, filepath.Join(dir, ".x.prom.new")) // an existing link must not be followed
 	d, err := createDocument(link)
 	if err != nil {
 		t.Fatal(err)
@@ -89,11 +89,11 @@ func TestDocumentFileLink(t *testing.T) {
 	}
 	for name, want := range map[string]string{path: "new", other: "of others"} {
 		if b, _ := os.ReadFile(name); string(b) != want {
-			t.Errorf("%s: %q", name, b)
+			t.Errorf("%s: contents %q", name, b)
 		}
 	}
 	if fi, _ := os.Lstat(link); fi.Mode()&os.ModeSymlink == 0 {
-		t.Error("the link was replaced")
+		t.Error("link was replaced")
 	}
 }
 
@@ -106,9 +106,9 @@ func TestRotatingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "old\n" {
-		t.Errorf("the old content is gone before the run writes: %q", b)
+		t.Errorf("old contents removed before the run writes: %q", b)
 	}
-	for i := range 40 { // of 10 bytes, in pieces
+	for i := range 40 { // of 10 bytes, written in pieces
 		fmt.Fprintf(r, "line ")
 		fmt.Fprintf(r, "%04d\nli", i)
 		fmt.Fprintf(r, "ne %04d\n", 1000+i)
@@ -150,16 +150,16 @@ func TestRotatingFileFullDisk(t *testing.T) {
 	r.Write([]byte(line))
 	b, err := os.ReadFile(r.path)
 	if err != nil || len(b)%1000 != 0 || len(b) < 900<<10 || strings.Count(string(b), line) != len(b)/1000 {
-		t.Errorf("%d bytes, %v: not whole lines", len(b), err)
+		t.Errorf("%d bytes, %v: incomplete lines", len(b), err)
 	}
-	os.Truncate(r.path, 0) // free some space
+	os.Truncate(r.path, 0) // make space available
 	r.written = 0
 	r.Write([]byte("after\n"))
 	if err := r.end(true); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(r.path); string(b) != "after\n" {
-		t.Errorf("%d bytes after there was room", len(b))
+		t.Errorf("%d bytes after space was available", len(b))
 	}
 	if m := messages.String(); strings.Count(m, "\n") > 3 || !strings.Contains(m, "lines were dropped: no space left") {
 		t.Error(m)
@@ -174,6 +174,6 @@ func TestRotatingFileOfNoRun(t *testing.T) {
 	}
 	r.end(false)
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Error("a run that did not begin leaves a file")
+		t.Error("file created by a run that did not start")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestNotify: a service manager receives the notifications, on a path and on an abstract socket,
-// and a command that btrun starts does not see the socket.
+// TestNotify checks that a service manager receives the notifications, on a path and on an abstract
+// socket, and that a command started by btrun does not inherit the socket.
 func TestNotify(t *testing.T) {
 	for _, name := range []string{filepath.Join(t.TempDir(), "socket"), "@btrun-test-" + filepath.Base(t.TempDir()) + "-x"} {
 		manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
