@@ -261,7 +261,7 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	}
 	if path == "" {
 		if name == diag.Stdin {
-			return fail("say where to write with -o FILE.o")
+			return fail("missing output file: use -o FILE.o")
 		}
 		path = strings.TrimSuffix(filepath.Base(name), ".bt") + ".o"
 	}

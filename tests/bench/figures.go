@@ -229,10 +229,13 @@ func (r *result) write(dir string) error {
 
 func (r *result) markdown() string {
 	var b strings.Builder
-	b.WriteString("# btc against bpftrace\n\n")
-	wrap(&b, "Written by `make bench`. Each section names the machine, the versions and the load.", "")
+	b.WriteString("# Benchmarks: btc against bpftrace\n\n")
+	wrap(&b, "`make bench` runs both programs in turn on one machine, and writes this page. Each section names the machine, "+
+		"the versions and the load.", "")
 	b.WriteString("\n")
-	wrap(&b, "The figures are medians, with the smallest and largest round in brackets. The ratio is btc / bpftrace.", "")
+	wrap(&b, "The figures are medians, with the smallest and largest round in brackets. The ratio is btc / bpftrace: below 1, "+
+		"btc is cheaper, unless the row says that larger is better. Goals are btc's own, and those that are missed are listed, "+
+		"too. The scripts are in `tests/bench/events` (cost of an event), and in `examples` and `tests/corpus` (instructions).", "")
 	b.WriteString("\n![ratios](bench.svg)\n")
 	for _, a := range r.Axes {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.Title)
