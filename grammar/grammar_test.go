@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// Each decision of the parser is made by one token of lookahead: the generator
-// found the alternatives disjoint and wrote plain switches. Adaptive prediction,
-// the only source of ambiguity and of full-context lookahead, is never called.
+// TestOneTokenDecides checks that each decision of the parser is made with one token of lookahead: the
+// generator found the alternatives disjoint and wrote plain switches. Adaptive prediction, the only
+// source of ambiguity and of full-context lookahead, must not be used.
 func TestOneTokenDecides(t *testing.T) {
 	code, err := os.ReadFile("parser/bt_parser.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(code), "func (p *BtParser) Script()") {
-		t.Fatal("this is not the parser")
+		t.Fatal("this is not the generated parser")
 	}
 	for i, line := range strings.Split(string(code), "\n") {
 		if strings.Contains(line, "AdaptivePredict") {
@@ -28,7 +28,8 @@ func TestOneTokenDecides(t *testing.T) {
 	}
 }
 
-// The generated files say that they are generated, and from these grammars.
+// TestGenerated checks that the generated files say that they are generated, and that they match the
+// grammars.
 func TestGenerated(t *testing.T) {
 	sum := sha256.New()
 	for _, name := range []string{"BtLexer.g4", "BtParser.g4"} {
@@ -48,7 +49,7 @@ func TestGenerated(t *testing.T) {
 			t.Errorf("%s starts with %q", name, lines[0])
 		}
 		if want := fmt.Sprintf("// Grammars: sha256 %x", sum.Sum(nil)); lines[1] != want {
-			t.Errorf("%s is not made from the grammars as they are: run go generate ./grammar", name)
+			t.Errorf("%s is out of date: run go generate ./grammar", name)
 		}
 	}
 }

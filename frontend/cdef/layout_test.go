@@ -22,7 +22,7 @@ var theTarget = sync.OnceValue(func() *kernel.Target {
 	return t
 })
 
-// read reads C source given line by line: directives and definitions, each on one line.
+// read reads C source in which each directive or definition is on one line.
 func read(text string) (*Env, *diag.List) {
 	l := new(diag.List)
 	src := diag.NewSource("test.bt", text)
@@ -144,12 +144,12 @@ enum color { RED, GREEN = SUM, BLUE };
 			got = strings.Replace(got, "uint32", "int32", 1)
 		}
 		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			t.Errorf("%s = %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }
 
-// TestConditionals checks which lines are read.
+// TestConditionals checks which lines are used.
 func TestConditionals(t *testing.T) {
 	const text = `
 #ifndef BPFTRACE_HAVE_BTF
@@ -180,14 +180,14 @@ struct broken {
 		t.Fatal(l.Sorted())
 	}
 	if c, _, _ := e.Constant("B"); c.Int != 2 {
-		t.Errorf("B is %d, want 2", c.Int)
+		t.Errorf("B = %d, want 2", c.Int)
 	}
 	if e.Macro("A") {
 		t.Error("#undef A has no effect")
 	}
 }
 
-// TestErrors checks rejected input.
+// TestErrors checks that invalid input is rejected.
 func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"struct t { nosuch a; };", "unknown type 'nosuch'"},
@@ -211,33 +211,33 @@ func TestErrors(t *testing.T) {
 	for _, tt := range tests {
 		_, l := read(tt.text)
 		if l.Len() == 0 || !strings.Contains(l.Sorted()[0].Message, tt.want) {
-			t.Errorf("%s: %v, want %q", tt.text, l.Sorted(), tt.want)
+			t.Errorf("%s: errors %v, want %q", tt.text, l.Sorted(), tt.want)
 		}
 	}
 	for _, good := range []string{"#include <linux/sched.h>", "#include \"linux/sched.h\"", "#pragma once", "#line 3"} {
 		if _, l := read(good); l.Len() > 0 {
-			t.Errorf("%s: %v", good, l.Sorted())
+			t.Errorf("%s: unexpected errors: %v", good, l.Sorted())
 		}
 	}
 }
 
-// TestOwnWins checks that the script's definition hides the kernel's, without
-// relocation, and that kernel types keep theirs.
+// TestOwnWins checks that the script's definition hides the kernel's and is not relocated, and that
+// kernel types keep their own.
 func TestOwnWins(t *testing.T) {
 	e, _ := read("struct sock { int mine; };")
 	own, _ := e.Tagged("struct", "sock")
 	if own.Comp.CORE != "" || own.Size != 4 || !e.Own("struct", "sock") {
-		t.Errorf("the script's struct sock is %+v", own.Comp)
+		t.Errorf("struct sock of the script = %+v", own.Comp)
 	}
 	task, ok := e.Tagged("struct", "task_struct")
 	if !ok || task.Comp.CORE != "struct task_struct" || e.Own("struct", "task_struct") {
-		t.Fatalf("the kernel's struct task_struct is %+v", task)
+		t.Fatalf("struct task_struct of the kernel = %+v", task)
 	}
 	if m, ok := task.Comp.Find("comm"); !ok || m.Type.String() != "uint8[16]" {
-		t.Errorf("comm is %v", m.Type)
+		t.Errorf("type of comm = %v", m.Type)
 	}
 	if m, ok := task.Comp.Find("in_execve"); !ok || m.BitSize != 1 || m.Type.Kind != types.Int {
-		t.Errorf("the bitfield in_execve is %+v", m)
+		t.Errorf("bitfield in_execve = %+v", m)
 	}
 }
 

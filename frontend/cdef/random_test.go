@@ -76,7 +76,7 @@ func TestRandomLayouts(t *testing.T) {
 		for _, m := range members {
 			fmt.Fprintf(&main, "printf(\" %s=%%zu\", offsetof(%s t%d, %s));\n", m, word, n, m)
 		}
-		for _, m := range bits { // the first and last bit that are set
+		for _, m := range bits { // the first and last bit that is set
 			fmt.Fprintf(&main, "memset(&x, 0, sizeof x); x.%s = -1; { int a = -1, b = -1; for (int i = 0; i < 8 * (int)sizeof x; i++) if (p[i / 8] >> (i %% 8) & 1) { if (a < 0) a = i; b = i; } printf(\" %s=%%d:%%d\", a, b - a + 1); }\n", m, m)
 		}
 		main.WriteString("printf(\"\\n\"); }\n")
@@ -99,7 +99,7 @@ func TestRandomLayouts(t *testing.T) {
 	}
 	texts, lines := strings.Split(all.String(), "\n"), strings.Split(strings.TrimSpace(string(want)), "\n")
 	if len(lines) != total {
-		t.Fatalf("the compiler's program printed %d lines, want %d", len(lines), total)
+		t.Fatalf("the C program printed %d lines, want %d", len(lines), total)
 	}
 	for n, line := range lines {
 		word := strings.Fields(texts[n])[0]

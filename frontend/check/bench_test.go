@@ -10,8 +10,8 @@ import (
 	"btc/ir/kernel"
 )
 
-// BenchmarkCheck checks a script that walks kernel structs, with a target that
-// has decoded nothing yet: what one compilation pays.
+// BenchmarkCheck checks a script that walks kernel structs. The target has not decoded any types yet,
+// as at the start of a compilation.
 func BenchmarkCheck(b *testing.B) {
 	const text = `
 #include <net/sock.h>

@@ -21,7 +21,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// theTarget is the embedded target; opening it once keeps the tests fast.
+// theTarget is the embedded target, opened once for all tests.
 var theTarget = sync.OnceValue(func() *kernel.Target {
 	t, err := kernel.Default("x86_64")
 	if err != nil {
@@ -88,7 +88,7 @@ func testScript(t *testing.T, text string) {
 	}
 	for _, d := range l.Sorted() {
 		at := d.Span
-		if n := len(d.Expanded); n > 0 { // the call in the script
+		if n := len(d.Expanded); n > 0 { // position of the call in the script
 			at = d.Expanded[n-1]
 		}
 		line, text := at.Pos().Line, fmt.Sprintf("%s: %s", d.Code, d.Message)
@@ -98,7 +98,7 @@ func testScript(t *testing.T, text string) {
 	}
 	for line, all := range want {
 		for _, s := range all {
-			t.Errorf("line %d: no %q", line, s)
+			t.Errorf("line %d: no message %q", line, s)
 		}
 	}
 	if !l.HasErrors() {
@@ -106,7 +106,7 @@ func testScript(t *testing.T, text string) {
 	}
 }
 
-// take removes the first expectation that the message text satisfies.
+// take removes the first expectation that matches text.
 func take(want map[int][]string, line int, text string) bool {
 	for i, s := range want[line] {
 		code, part, _ := strings.Cut(s, ": ")
@@ -118,7 +118,7 @@ func take(want map[int][]string, line int, text string) bool {
 	return false
 }
 
-// complete checks that every part of a checked script has facts.
+// complete checks that the facts about a checked script are complete.
 func complete(t *testing.T, info *Info) {
 	for _, p := range info.Programs {
 		for x, e := range p.Body.exprs {
@@ -154,8 +154,8 @@ func exprOf(t *testing.T, info *Info) *Expr {
 	return nil
 }
 
-// TestComptimeOfKernelTypes: a value that is relocated on hosts has the target's value in comptime,
-// where it decides what is compiled.
+// TestComptimeOfKernelTypes checks that a value that is relocated on hosts has the target's value in
+// comptime, where it decides which code is compiled.
 func TestComptimeOfKernelTypes(t *testing.T) {
 	for cond, taken := range map[string]bool{
 		"sizeof(struct task_struct) < 8":             false,
@@ -167,7 +167,7 @@ func TestComptimeOfKernelTypes(t *testing.T) {
 	} {
 		_, l := checkText("begin { if comptime (" + cond + `) { fail("taken"); } else { print(1); } }`)
 		if l.HasErrors() != taken {
-			t.Errorf("comptime (%s): %v; is the branch taken: %t", cond, l.Err(), taken)
+			t.Errorf("comptime (%s): error = %v, branch taken = %t", cond, l.Err(), taken)
 		}
 	}
 }

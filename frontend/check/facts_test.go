@@ -114,14 +114,14 @@ func TestTypes(t *testing.T) {
 			}
 		}
 		if e.Type.String() != tt.typ || value != tt.value {
-			t.Errorf("%s: %s %q, want %s %q", tt.expr, e.Type, value, tt.typ, tt.value)
+			t.Errorf("%s: type %s, value %q; want %s, %q", tt.expr, e.Type, value, tt.typ, tt.value)
 		}
 	}
 }
 
 // TestLocations checks how objects in memory are reached.
 func TestLocations(t *testing.T) {
-	tests := []struct{ probe, expr, place string }{
+	tests := []struct{ probe, expr, location string }{
 		{"kprobe:f", "curtask->pid", "pointer kernel [struct task_struct:pid]"},
 		{"kprobe:f", "((struct sock *)arg0)->__sk_common.skc_daddr", "pointer kernel [struct sock:__sk_common.skc_daddr]"},
 		{"kprobe:f", "curtask->real_parent->comm", "pointer kernel [struct task_struct:comm]"},
@@ -145,11 +145,11 @@ func TestLocations(t *testing.T) {
 		info := mustCheck(t, own+tt.probe+" { print("+tt.expr+"); }")
 		e := exprOf(t, info)
 		if e.Location == nil {
-			t.Errorf("%s: no place", tt.expr)
+			t.Errorf("%s: no location", tt.expr)
 			continue
 		}
-		if got := locationText(e.Location); got != tt.place {
-			t.Errorf("%s: %s, want %s", tt.expr, got, tt.place)
+		if got := locationText(e.Location); got != tt.location {
+			t.Errorf("%s: %s, want %s", tt.expr, got, tt.location)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func locationText(p *Location) string {
 	return fmt.Sprintf("%s %s [%s]", root, p.Space, strings.Join(steps, " "))
 }
 
-// TestMaps checks the shapes that maps get from all their uses.
+// TestMaps checks the shapes of maps, derived from all their uses.
 func TestMaps(t *testing.T) {
 	tests := []struct{ script, want string }{
 		{"@ = 1", "@ plain - int8"},
@@ -305,7 +305,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// TestParams checks that parameters are numbers, strings, or both.
+// TestParams checks whether parameters are numbers, strings, or both.
 func TestParams(t *testing.T) {
 	info := mustCheck(t, `kprobe:f /pid == $1 && comm == $2/ { printf("%s %d %d", str($3), $3, $#); }`)
 	var got []string
@@ -313,16 +313,16 @@ func TestParams(t *testing.T) {
 		got = append(got, fmt.Sprintf("$%d %v %v", p.N, p.Int, p.Str))
 	}
 	if want := "[$1 true false $2 false true $3 true true]"; fmt.Sprint(got) != want || !info.ParamCount {
-		t.Errorf("%v %v, want %s", got, info.ParamCount, want)
+		t.Errorf("parameters %v, %v, want %s", got, info.ParamCount, want)
 	}
 }
 
-// TestParamsWithGaps checks that the first parameters need not be used: a number
-// that is refused by the parser is one of them.
+// TestParamsWithGaps checks that the first parameters need not be used, including one whose number the
+// parser rejects.
 func TestParamsWithGaps(t *testing.T) {
 	info, _ := checkText(`kprobe:f { print($0); print($3); }`)
 	if n := len(info.Params); n == 0 || info.Params[n-1].N != 3 {
-		t.Errorf("parameters %v, want $3 as the last", info.Params)
+		t.Errorf("parameters %v, want $3 to be the last", info.Params)
 	}
 }
 
@@ -348,14 +348,14 @@ func TestComparisons(t *testing.T) {
 func TestHostConstants(t *testing.T) {
 	e := exprOf(t, mustCheck(t, "kprobe:f { print(TCP_ESTABLISHED); }"))
 	if e.Const == nil || e.Const.Int != 1 {
-		t.Errorf("TCP_ESTABLISHED is %+v", e.Const)
+		t.Errorf("TCP_ESTABLISHED = %+v", e.Const)
 	}
 	e = exprOf(t, mustCheck(t, "kprobe:f { print(sizeof(struct task_struct) + 1); }"))
 	if e.Const == nil || !e.Const.Host {
-		t.Errorf("the size of a kernel struct is taken for a constant: %+v", e.Const)
+		t.Errorf("size of a kernel struct folded to a constant: %+v", e.Const)
 	}
 	e = exprOf(t, mustCheck(t, "struct own { long a; };\nkprobe:f { print(sizeof(struct own)); }"))
 	if e.Const == nil || e.Const.Host || e.Const.Int != 8 || e.Type.Kind != types.Int {
-		t.Errorf("sizeof of an own struct: %+v", e.Const)
+		t.Errorf("sizeof of a struct of the script = %+v", e.Const)
 	}
 }

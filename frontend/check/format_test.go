@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDirectives compares with the regular expressions that directives and
-// noConversion stand for, on random formats.
+// TestDirectives compares directives and noConversion with the equivalent regular expressions, on
+// random formats.
 func TestDirectives(t *testing.T) {
 	directive := regexp.MustCompile(`%(-?)(\+?)( ?)(#?)(0?)(\*|\d+)?(?:\.(\*|\d+))?([hlLjzt]*)(gr|g|rh|rx|r|[diouxXeEfFGaAcspn%])`)
 	leftOver := regexp.MustCompile(`%[-+ #0-9.hlLjzt]*[A-Za-z]?`)
@@ -41,6 +41,6 @@ func TestDirectives(t *testing.T) {
 		}
 	}
 	if found < 2_000 {
-		t.Errorf("only %d conversions were met", found)
+		t.Errorf("only %d conversions found", found)
 	}
 }

@@ -14,7 +14,7 @@ func FuzzCheck(f *testing.F) {
 	seeds.Add(f, "testdata/*.txtar", "")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<14 {
-			t.Skip("skipped: long texts are slow and show nothing more")
+			t.Skip("skipped: long inputs are slow and find nothing new")
 		}
 		if info, l := checkText(text); !l.HasErrors() {
 			complete(t, info)

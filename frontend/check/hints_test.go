@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The hint explains a misspelled or renamed name.
+// TestHints checks the hints for misspelled and renamed names.
 func TestHints(t *testing.T) {
 	for _, test := range []struct{ script, hint string }{
 		{`config = { max_strlan = 3 } begin { }`, "did you mean max_strlen?"},
@@ -75,13 +75,13 @@ func TestHints(t *testing.T) {
 			hints = append(hints, d.Hints...)
 		}
 		if !slices.Contains(hints, test.hint) {
-			t.Errorf("%s: hints %q, not %q", test.script, hints, test.hint)
+			t.Errorf("%s: hints %q, want %q", test.script, hints, test.hint)
 		}
 	}
 }
 
-// A consequence of an error is not reported as a second one, and each usage message is that of a
-// function.
+// TestNoFollowingErrors checks that a consequence of an error is not reported as a second one, and that
+// each usage message is for an existing function.
 func TestNoFollowingErrors(t *testing.T) {
 	for _, script := range []string{
 		`begin { @x = kstack(perf, 5, 6); }`,
@@ -91,12 +91,12 @@ func TestNoFollowingErrors(t *testing.T) {
 		`begin { $x = nosuch; if ($x == "a") { print($x); } }`,
 	} {
 		if _, l := checkText(script); l.Len() != 1 {
-			t.Errorf("%s: not one message:\n%v", script, l.Err())
+			t.Errorf("%s: want one message, got:\n%v", script, l.Err())
 		}
 	}
 	for name := range usage {
 		if functionTable()[name] == nil {
-			t.Errorf("there is no function %s", name)
+			t.Errorf("unknown function %s", name)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestCutMapDoc(t *testing.T) {
 	} {
 		name, unit, help, ok := cutMapDoc(c.line)
 		if name != c.name || unit != c.unit || help != c.help || ok != c.ok {
-			t.Errorf("%q: %q, %q, %q, %v", c.line, name, unit, help, ok)
+			t.Errorf("cutMapDoc(%q) = %q, %q, %q, %v", c.line, name, unit, help, ok)
 		}
 	}
 }

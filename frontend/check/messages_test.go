@@ -9,8 +9,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// messages are the errors that scripts can have, each with an example, the code, and a stable part
-// of the message or hint. The wording is bpftrace's if it has the same error.
+// messages are the errors for invalid scripts, each with an example, the code, and a stable part of the
+// message or hint. If bpftrace has the same error, the wording is the same.
 var messages = []struct {
 	script string
 	code   diag.Code
@@ -188,7 +188,7 @@ var messages = []struct {
 	{`tracepoint:no:such { }`, "W0215", `does not exist in the target's kernel`},
 }
 
-// The name of the probe is a string if it is known.
+// TestProbeAsText checks that the name of the probe is a constant string if it is known.
 func TestProbeAsText(t *testing.T) {
 	for _, expr := range []string{`strcontains(probe, "vfs")`, `strncmp(probe, "kprobe", 6)`, `strlen(probe)`} {
 		mustCheck(t, "kprobe:vfs_read { print("+expr+"); }")
@@ -203,24 +203,25 @@ func TestMessages(t *testing.T) {
 		if !says(l, m.code, m.text) {
 			var b strings.Builder
 			diag.Render(&b, l, diag.RenderOptions{})
-			t.Errorf("%s\nwant %s: %s\nhave %s", m.script, m.code, m.text, &b)
+			t.Errorf("%s\nwant %s: %s\ngot %s", m.script, m.code, m.text, &b)
 		}
 	}
 }
 
-// A map that is written only in a part that is too large to check is not reported as unwritten.
+// TestTooLargeSaysNothingOfMaps checks that a map that is written only in a part that is too large to
+// check is not reported as unwritten.
 func TestTooLargeSaysNothingOfMaps(t *testing.T) {
 	for _, read := range []string{"print(@x)", "$y = @x + 1", "@z = @x"} {
 		_, l := checkText("begin { " + read + "; unroll(100) { unroll(100) { unroll(100) { @a++; @b++; } } } @x = 1; }")
 		if l.Len() != 1 || !says(l, diag.TooLarge, "statements") {
 			var b strings.Builder
 			diag.Render(&b, l, diag.RenderOptions{})
-			t.Errorf("%s\nwant one message, have\n%s", read, &b)
+			t.Errorf("%s\nwant one message, got\n%s", read, &b)
 		}
 	}
 }
 
-// says reports whether a diagnostic with the code has a string in its message or hint.
+// says reports whether the message or hint of a diagnostic with the given code contains text.
 func says(l *diag.List, code diag.Code, text string) bool {
 	for _, d := range l.Sorted() {
 		for _, s := range append([]string{d.Message}, d.Hints...) {
@@ -232,7 +233,8 @@ func says(l *diag.List, code diag.Code, text string) bool {
 	return false
 }
 
-// All errors are reported in one run: maps that are never written, along with the other mistakes.
+// TestAllErrorsAtOnce checks that all errors are reported in one run: maps that are never written along
+// with other mistakes.
 func TestAllErrorsAtOnce(t *testing.T) {
 	_, l := checkText(`kprobe:vfs_read /@strat[tid]/ {
   @start[tid] = nsecs;
@@ -253,7 +255,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 		{diag.UnknownFunction, "'bar'"}, {diag.UnknownField, "'nofield'"}, {diag.BadFormat, "too many arguments"}, {diag.NeverWritten, "@never2 is read"},
 	} {
 		if !says(l, m.code, m.text) {
-			t.Errorf("no %s: %s", m.code, m.text)
+			t.Errorf("message not found: %s: %s", m.code, m.text)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"btc/frontend/ast"
 )
 
-// TestRenamedMembers: for either spelling of a renamed member the object has both paths.
+// TestRenamedMembers checks that for both spellings of a renamed member, the object has both paths.
 func TestRenamedMembers(t *testing.T) {
 	show := func(s Step) string {
 		var parts []string
@@ -43,7 +43,7 @@ func TestRenamedMembers(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.expr, got, c.want)
 		}
 		if p.Root != RootPointer || ast.Unparen(p.Base) == nil {
-			t.Errorf("%s: root %d", c.expr, p.Root)
+			t.Errorf("%s: Root = %d", c.expr, p.Root)
 		}
 	}
 }

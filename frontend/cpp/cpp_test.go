@@ -23,7 +23,7 @@ func (h headers) read(name string) (string, error) {
 	return "", fs.ErrNotExist
 }
 
-// preprocess reads a string as a header of the script "dir/a.bt".
+// preprocess preprocesses text as a header of the script "dir/a.bt".
 func preprocess(text string, files headers, opt Options) (string, *diag.List) {
 	l := new(diag.List)
 	all := headers{"dir/main.h": text}
@@ -36,7 +36,7 @@ func preprocess(text string, files headers, opt Options) (string, *diag.List) {
 	return Join(u.Tokens), l
 }
 
-// TestExpansion checks the expansion of macros to the C standard's own rules.
+// TestExpansion checks that macros are expanded by the rules of the C standard.
 func TestExpansion(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"#define A 1\nA B", "1 B"},
@@ -50,7 +50,7 @@ func TestExpansion(t *testing.T) {
 		{"#define V(f, ...) p(f, ##__VA_ARGS__)\nV(1) V(1, 2, 3)", "p(1) p(1, 2, 3)"},
 		{"#define V(...) p(__VA_ARGS__)\nV() V(1, (2, 3))", "p() p(1, (2, 3))"},
 		{"#define V(f, a...) p(f, a)\nV(1, 2, 3)", "p(1, 2, 3)"},
-		{"#define f(a) a*g\n#define g(a) f(a)\nf(2)(9)", "2*9*g"}, // C11 6.10.3.4: either is right
+		{"#define f(a) a*g\n#define g(a) f(a)\nf(2)(9)", "2*9*g"}, // unspecified in C11 6.10.3.4
 		{"#define x (x + 1)\nx", "(x + 1)"},
 		{"#define a b\n#define b a\na b", "a b"},
 		{"#define q(x) x\nq(q(q(1)))", "1"},
@@ -72,7 +72,7 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
-// TestConditions checks which lines remain.
+// TestConditions checks which lines are kept.
 func TestConditions(t *testing.T) {
 	tests := []struct{ cond, want string }{
 		{"1", "yes"}, {"0", "no"}, {"NOSUCH", "no"}, {"!defined NOSUCH && defined(ONE)", "yes"},
@@ -92,7 +92,7 @@ func TestConditions(t *testing.T) {
 	}
 	got, _ := preprocess("#ifdef A\n1\n#elif 0\n2\n#elifndef A\n3\n#if 1\n4\n#else\n5\n#endif\n#else\n6\n#endif\n7", nil, Options{})
 	if got != "3 4 7" {
-		t.Errorf("nested conditions leave %s", got)
+		t.Errorf("nested conditions: got %s", got)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHostile checks that input designed to grow is stopped early, with an error.
+// TestHostile checks that input designed to grow without limit is rejected early, with an error.
 func TestHostile(t *testing.T) {
 	var doubling, deep, args strings.Builder
 	for i := range 40 {
@@ -193,7 +193,7 @@ func FuzzRead(f *testing.F) {
 		u := Read([]Chunk{{At: src.Span(0, len(src.Text)), Directive: true}}, Options{ReadFile: headers{"dir/main.h": text}.read}, l)
 		for _, tok := range u.Tokens {
 			if tok.Kind != Pragma && !tok.At.Valid() {
-				t.Fatalf("token %q has no place", tok.Text)
+				t.Fatalf("token %q has no position", tok.Text)
 			}
 		}
 		_ = l.Err()
@@ -206,8 +206,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPredefinedLater finds the predefined macros whether or not the script has C
-// text, which decides when they are read.
+// TestPredefinedLater checks that predefined macros are found whether or not the script has C source,
+// because they are only read if needed.
 func TestPredefinedLater(t *testing.T) {
 	opt := Options{Predefined: "#define A 1\n#ifdef A\n#define TWICE(x) ((x) * A)\n#endif\n#ifdef B\n#define C 3\n#endif\n"}
 	src := diag.NewSource("a.bt", "#define OWN 1")

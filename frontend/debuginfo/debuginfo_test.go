@@ -15,7 +15,7 @@ import (
 	"btc/frontend/types"
 )
 
-// build compiles a source of testdata, given as a string; the test is skipped if there is no
+// build compiles a source file of testdata, given as a string. It skips the test if there is no
 // compiler.
 func build(t *testing.T, name, text string, args ...string) string {
 	t.Helper()
@@ -80,7 +80,7 @@ func TestParameters(t *testing.T) {
 	b := open(t, build(t, "a.c", cSource))
 	for _, c := range []struct{ name, want string }{
 		{"f", wantF},
-		{"g", "first:int32@1"}, // the address of the result is before it
+		{"g", "first:int32@1"}, // the address of the result comes first
 		{"many", "a:int32@0 b:int32@1 c:int32@2 d:int32@3 e:int32@4 f6:int32@5 g7:int32@-1"},
 	} {
 		f, err := b.Func(c.name)
@@ -89,11 +89,11 @@ func TestParameters(t *testing.T) {
 			continue
 		}
 		if have := strings.ReplaceAll(describe(f), "float", "?"); have != c.want && b.Machine.String() == "EM_X86_64" {
-			t.Errorf("%s:\nhave %s\nwant %s", c.name, have, c.want)
+			t.Errorf("%s:\n got %s\nwant %s", c.name, have, c.want)
 		}
 	}
 	if _, err := b.Func("nothing"); err == nil {
-		t.Error("a function that is not there was found")
+		t.Error("found a nonexistent function")
 	}
 }
 
@@ -112,19 +112,19 @@ func TestTypes(t *testing.T) {
 	} {
 		m, ok := n.Comp.Find(c.name)
 		if !ok || m.Type.String() != c.typ || m.Off != c.off {
-			t.Errorf("%s: %v, %s at %d, want %s at %d", c.name, ok, m.Type, m.Off, c.typ, c.off)
+			t.Errorf("%s: found = %v, %s at %d, want %s at %d", c.name, ok, m.Type, m.Off, c.typ, c.off)
 		}
 	}
 	if n.Size != 64 || n.Comp.Alignment() != 8 {
-		t.Errorf("struct node has %d bytes, aligned to %d", n.Size, n.Comp.Alignment())
+		t.Errorf("struct node: size %d, alignment %d", n.Size, n.Comp.Alignment())
 	}
 	next, _ := n.Comp.Find("next")
 	if next.Type.Elem != n || next.Type.Space != types.User {
-		t.Error("next does not lead to the struct itself in user space")
+		t.Error("next is not a pointer to the struct in user space")
 	}
 	e, ok := b.Tagged("enum", "color")
 	if v, found := e.Enum.Find("BLUE"); !ok || !found || v.Value != -1 || e.Size != 4 {
-		t.Errorf("enum color: %v %+v", ok, e)
+		t.Errorf("enum color = %v, %+v", ok, e)
 	}
 	if typedef, ok := b.Named("node_t"); !ok || typedef != n {
 		t.Error("node_t is not struct node")
@@ -135,13 +135,13 @@ func TestTypes(t *testing.T) {
 		off, size int
 	}{{"a", 0, 3}, {"b", 3, 7}, {"c", 10, 5}} {
 		if m, ok := bits.Comp.Find(c.name); !ok || m.BitOff != c.off || m.BitSize != c.size || m.Off != 0 {
-			t.Errorf("%s: %+v", c.name, m)
+			t.Errorf("%s = %+v", c.name, m)
 		}
 	}
 }
 
-// Old versions of the format, and information that the compiler or objcopy has moved to other
-// files, yield the same.
+// TestForms checks that old versions of the format, and debug information that was moved to other files
+// by the compiler or objcopy, give the same results.
 func TestForms(t *testing.T) {
 	check := func(t *testing.T, b *Binary) {
 		t.Helper()
@@ -150,14 +150,14 @@ func TestForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have := strings.ReplaceAll(describe(f), "float", "?"); have != wantF && b.Machine.String() == "EM_X86_64" {
-			t.Errorf("have %s", have)
+			t.Errorf("got %s", have)
 		}
 		bits, ok := b.Tagged("struct", "bits")
 		if m, found := bits.Comp.Find("c"); !ok || !found || m.BitOff != 10 || m.BitSize != 5 {
 			t.Errorf("a bitfield: %+v", m)
 		}
 		if addrs, err := b.Line("a.c", 8, 0); err != nil || len(addrs) != 1 || b.at(addrs[0]) != "f" {
-			t.Errorf("line 8: %x %v", addrs, err)
+			t.Errorf("line 8: addresses %x, error %v", addrs, err)
 		}
 	}
 	for _, flag := range []string{"-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5", "-gz"} {
@@ -167,7 +167,7 @@ func TestForms(t *testing.T) {
 	t.Run("split DWARF 4", func(t *testing.T) {
 		_, err := (&Finder{}).Open(build(t, "a.c", cSource, "-gdwarf-4", "-gsplit-dwarf"))
 		if err == nil || !strings.Contains(err.Error(), "no debug information") {
-			t.Errorf("have %v", err)
+			t.Errorf("error = %v", err)
 		}
 	})
 	t.Run("package", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestForms(t *testing.T) {
 		cmd := exec.CommandContext(ctx, "llvm-dwp", "-e", p, "-o", p+".dwp")
 		cmd.Dir = filepath.Dir(p)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("skipped: llvm-dwp makes no package: %v %s", err, out)
+			t.Skipf("skipped: llvm-dwp failed: %v %s", err, out)
 		}
 		dwos, _ := filepath.Glob(filepath.Join(filepath.Dir(p), "*.dwo"))
 		for _, f := range dwos {
@@ -200,12 +200,12 @@ func TestForms(t *testing.T) {
 			}
 		}
 		if _, err := (&Finder{}).Open(p); err == nil || !strings.Contains(err.Error(), "no debug information") {
-			t.Errorf("without the debug file: %v", err)
+			t.Errorf("without the debug file: error = %v", err)
 		}
 		b := open(t, p, elsewhere)
 		check(t, b)
 		if b.ID != id {
-			t.Errorf("identity %s, before it was stripped %s", b.ID, id)
+			t.Errorf("build ID %s, before stripping %s", b.ID, id)
 		}
 	})
 }
@@ -215,7 +215,7 @@ func TestLines(t *testing.T) {
 	for _, c := range []struct {
 		file string
 		line int
-		want string // functions, or a part of the error
+		want string // functions, or part of the error
 	}{
 		{"a.c", 11, "many"}, {"a.c", 12, "many"}, {"a.c", 14, "out1"},
 		{"a.c", 10, "the next line with code is 11"}, {"a.c", 9999, "no code for line 9999"}, {"b.c", 1, "no code from a source file b.c"},
@@ -250,28 +250,28 @@ int main() { return 0; }
 		t.Fatal(err)
 	}
 	if have := describe(area); have != "this:struct shape *@0 scale:int32@1" {
-		t.Errorf("have %s", have)
+		t.Errorf("got %s", have)
 	}
 	shape := area.Params[0].Type.Elem
 	if m, ok := shape.Comp.Find("x"); !ok || m.Off != 0 {
-		t.Errorf("a member of the base: %v %+v", ok, m)
+		t.Errorf("member of the base class: %v %+v", ok, m)
 	}
 	if m, ok := shape.Comp.Find("y"); !ok || m.Off != 4 {
-		t.Errorf("y: %v %+v", ok, m)
+		t.Errorf("y = %v, %+v", ok, m)
 	}
 	if _, ok := shape.Comp.Find("count"); ok {
-		t.Error("a static member has a place in the object")
+		t.Error("static member found in the object")
 	}
 	take, err := b.Func("_ZN2ns4takeERKNS_5shapeEOS0_l")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if have := describe(take); have != "s:struct shape *@0 r:struct shape *@1 n:int64@2" {
-		t.Errorf("have %s", have)
+		t.Errorf("got %s", have)
 	}
 }
 
-// FuzzSections reads damaged debug information: no crash, no endless loop.
+// FuzzSections checks that damaged debug information causes neither a panic nor an endless loop.
 func FuzzSections(f *testing.F) {
 	if _, err := exec.LookPath("gcc"); err == nil {
 		dir := f.TempDir()

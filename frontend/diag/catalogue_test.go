@@ -19,27 +19,27 @@ func TestCatalogue(t *testing.T) {
 	seen := make(map[Code]bool)
 	for _, info := range Catalogue() {
 		if !codeForm.MatchString(string(info.Code)) {
-			t.Errorf("%q is not a code", info.Code)
+			t.Errorf("invalid code %q", info.Code)
 		}
 		if seen[info.Code] {
-			t.Errorf("%s is there twice", info.Code)
+			t.Errorf("duplicate entry %s", info.Code)
 		}
 		seen[info.Code] = true
 		if info.Title == "" || strings.HasSuffix(info.Title, ".") || len(info.Explanation) < 10 {
 			t.Errorf("%s: title %q, explanation %q", info.Code, info.Title, info.Explanation)
 		}
 		if got, ok := Explain(info.Code); !ok || got != info {
-			t.Errorf("%s cannot be explained", info.Code)
+			t.Errorf("no explanation of %s", info.Code)
 		}
 	}
 	if _, ok := Explain("E9999"); ok {
-		t.Error("E9999 exists")
+		t.Error("found nonexistent code E9999")
 	}
 }
 
-// Each code constant has an entry in the catalogue, and some code reports it.
+// TestCodesUsed checks that each code constant has an entry in the catalogue and is reported somewhere.
 func TestCodesUsed(t *testing.T) {
-	codes := make(map[string]Code) // constant -> code
+	codes := make(map[string]Code) // name of the constant -> code
 	inspect(t, ".", func(f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			v, ok := n.(*ast.ValueSpec)
@@ -55,7 +55,7 @@ func TestCodesUsed(t *testing.T) {
 		})
 	})
 	if len(codes) != len(Catalogue()) {
-		t.Errorf("%d constants, %d entries", len(codes), len(Catalogue()))
+		t.Errorf("%d constants, but %d entries", len(codes), len(Catalogue()))
 	}
 	used := make(map[string]bool)
 	inspect(t, "../..", func(f *ast.File) {
@@ -73,7 +73,7 @@ func TestCodesUsed(t *testing.T) {
 			t.Errorf("%s (%s) is not in the catalogue", name, code)
 		}
 		if !used[name] {
-			t.Errorf("%s (%s) is reported nowhere", name, code)
+			t.Errorf("%s (%s) is never reported", name, code)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func inspect(t *testing.T, dir string, visit func(*ast.File)) {
 			return err
 		}
 		if d.Name() == "node_modules" || d.Name() == ".git" || path == "../../build" {
-			if d.IsDir() { // of a link to one it would skip the directory that holds it
+			if d.IsDir() { // a link to a directory must not skip the directory that contains the link
 				return filepath.SkipDir
 			}
 			return nil

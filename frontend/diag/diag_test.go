@@ -76,7 +76,7 @@ stdin:1:1: note: expanded from
  1 | begin { print(foo); }
    | ^~~~~
 `},
-		{"no place", func(l *List) { l.Add(Syntax, Span{}, "cannot read x").Hint("check the path") }, `
+		{"no position", func(l *List) { l.Add(Syntax, Span{}, "cannot read x").Hint("check the path") }, `
 error[E0101]: cannot read x
  = hint: check the path
 `},
@@ -116,17 +116,17 @@ func TestRenderOptions(t *testing.T) {
 	}
 	l.Add("W0199", src.Span(2, 3), "v")
 	if got := render(t, &l, RenderOptions{MaxErrors: 1}); strings.Count(got, "W0199") != 1 || !strings.Contains(got, "... and 1 more warnings") {
-		t.Errorf("warnings are not limited:\n%s", got)
+		t.Errorf("warnings not limited:\n%s", got)
 	}
 	if strings.Contains(got, "\x1b") {
-		t.Error("an escape of the source reached the terminal")
+		t.Error("escape sequence of the source in the output")
 	}
 	if got := render(t, &l, RenderOptions{Color: true}); !strings.Contains(got, "\x1b[1;31merror[E0101]\x1b[0m") {
-		t.Errorf("no colour:\n%q", got)
+		t.Errorf("colour missing:\n%q", got)
 	}
 }
 
-// The marker is visible in a line of any length.
+// TestRenderLongLine checks that the marker is visible in lines of any length.
 func TestRenderLongLine(t *testing.T) {
 	src := NewSource("a.bt", strings.Repeat("a", 100000)+"HERE"+strings.Repeat("b", 100000))
 	var l List
@@ -140,7 +140,8 @@ func TestRenderLongLine(t *testing.T) {
 	}
 }
 
-// A long line is cut between characters, and only the part near the marker is read.
+// TestRenderLongLineOfWideCharacters checks that a long line is cut between characters, and that only
+// the part near the marker is read.
 func TestRenderLongLineOfWideCharacters(t *testing.T) {
 	for pad := range 3 {
 		text := strings.Repeat("x", pad) + strings.Repeat("漢", 2000) + "HERE" + strings.Repeat("漢", 2000)
@@ -160,11 +161,11 @@ func TestErr(t *testing.T) {
 	src := NewSource("a.bt", "x")
 	l.Add("W0199", src.Span(0, 1), "w")
 	if err := l.Err(); err != nil {
-		t.Errorf("a warning is not an error: %v", err)
+		t.Errorf("Err() with only warnings = %v", err)
 	}
 	d := l.Add(Syntax, src.Span(0, 1), "bad")
 	if err := l.Err(); err == nil || !strings.Contains(err.Error(), "a.bt:1:1: error[E0101]: bad") {
-		t.Errorf("got %v", err)
+		t.Errorf("Err() = %v", err)
 	}
 	var target *Diagnostic
 	if !errors.As(error(d), &target) || l.Errors() != 1 || l.Len() != 2 {
@@ -176,7 +177,7 @@ func TestPosition(t *testing.T) {
 	src := NewSource("a", "ab\r\né\n")
 	for _, tt := range []struct{ offset, line, col int }{{0, 1, 1}, {1, 1, 2}, {3, 1, 4}, {4, 2, 1}, {6, 2, 3}, {7, 3, 1}, {99, 3, 1}, {-1, 1, 1}} {
 		if p := src.Position(tt.offset); p != (Position{tt.line, tt.col}) {
-			t.Errorf("offset %d: %v", tt.offset, p)
+			t.Errorf("offset %d: position %v", tt.offset, p)
 		}
 	}
 	if src.Line(1) != "ab" || src.Line(2) != "é" || src.Line(3) != "" || src.LineCount() != 3 || src.LineStart(2) != 4 {

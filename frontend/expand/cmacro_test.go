@@ -11,7 +11,7 @@ import (
 	"btc/frontend/parse"
 )
 
-// expandBody returns the code of "begin { BODY }" after C source, on one line.
+// expandBody expands "begin { BODY }" after C source and returns it on one line.
 func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	l := new(diag.List)
 	s := parse.Script(diag.NewSource("x.bt", ctext+"\nbegin { "+body+" }"), l)
@@ -26,7 +26,7 @@ func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	return strings.Join(strings.Fields(text), " "), l
 }
 
-// TestCMacros checks the expansion of C macros in the script's code.
+// TestCMacros checks the expansion of C macros in the script.
 func TestCMacros(t *testing.T) {
 	tests := []struct{ ctext, body, want string }{
 		{"#define A 1 + 2", "print(A * 3);", "{ print((1 + 2) * 3); }"},
@@ -41,7 +41,7 @@ func TestCMacros(t *testing.T) {
 		{"#define SET(v) $x = v;", "SET(3);", "{ { $x = 3; } }"},
 		{"#define A \\\n 1 + \\\n 2", "print(A);", "{ print((1 + 2)); }"},
 		{"#define A A", "print(A);", "{ print(A); }"},
-		{"#define A 'a'", "print(A);", "{ print(A); }"}, // a constant of C, for the checker
+		{"#define A 'a'", "print(A);", "{ print(A); }"}, // a C constant, left to the checker
 		{"", "print(__LINE__); print(__FILE__);", "{ print(2); print(\"x.bt\"); }"},
 	}
 	for _, tt := range tests {
@@ -62,7 +62,7 @@ func TestCMacros(t *testing.T) {
 	}
 }
 
-// TestValues checks how parameters whose values are known at compile time are replaced.
+// TestValues checks that parameters whose values are known at compile time are replaced.
 func TestValues(t *testing.T) {
 	opt := Options{Values: map[int]string{1: "5", 2: "-7", 3: "a b", 4: "0b11", 5: "1:2"}, Named: map[string]string{"n": "9", "s": "x", "b": "off"}, C: cpp.Options{}}
 	tests := []struct{ body, want string }{
@@ -79,6 +79,6 @@ func TestValues(t *testing.T) {
 	l := new(diag.List)
 	s := Script(parse.Script(diag.NewSource("x.bt", "interval:s:$1, kprobe:f$1 { } uprobe:$3:$6 { }"), l), l, opt)
 	if got := result(s, l); !strings.Contains(got, "interval:s:5") || !strings.Contains(got, "kprobe:f5") || !strings.Contains(got, "uprobe:$3:$6") {
-		t.Errorf("attach points are\n%s", got)
+		t.Errorf("attach points:\n%s", got)
 	}
 }

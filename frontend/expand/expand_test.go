@@ -96,7 +96,7 @@ begin { $v = 1; print(twice($v, typeof(int8[2])) + twice(twice(1 + pid, typeof(i
 	seen := map[ast.Node]bool{}
 	ast.Inspect(s, func(n ast.Node) bool {
 		if n != nil && seen[n] {
-			t.Errorf("%T at %s is there twice", n, n.Span())
+			t.Errorf("%T at %s occurs twice", n, n.Span())
 		}
 		seen[n] = n != nil
 		return true
@@ -113,11 +113,11 @@ func TestGrowth(t *testing.T) {
 	b.WriteString("begin { print(m59(1)); }\n")
 	_, l := expandText(t, "x.bt", b.String())
 	if l.Errors() != 1 || !strings.Contains(l.Err().Error(), "macro expansion is too large") {
-		t.Errorf("%v", l.Err())
+		t.Errorf("error = %v", l.Err())
 	}
 }
 
-// TestDepth checks that a chain of macros is bounded.
+// TestDepth checks that the length of a chain of macros is limited.
 func TestDepth(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("macro m0(x) { x }\n")
@@ -127,12 +127,12 @@ func TestDepth(t *testing.T) {
 	b.WriteString("begin { print((m50(1), m2999(1))); }\n")
 	_, l := expandText(t, "x.bt", b.String())
 	if l.Errors() != 1 || !strings.Contains(l.Err().Error(), "nested too deeply (max 100)") {
-		t.Errorf("%v", l.Err())
+		t.Errorf("error = %v", l.Err())
 	}
 }
 
-// TestStandardMacros checks that each file of the library is a script of macros,
-// found by name, and that none breaks a rule for macros.
+// TestStandardMacros checks that each file of the library consists of macros, that these are found by
+// name, and that none breaks a rule for macros.
 func TestStandardMacros(t *testing.T) {
 	l := new(diag.List)
 	lib := newLibrary()
@@ -142,7 +142,7 @@ func TestStandardMacros(t *testing.T) {
 		x := &expander{l: l, macros: map[string][]*macro{}}
 		for i, m := range lib.macros(name) {
 			if m.def.Name.Text != name || len(m.def.Params) != defs[i].params || !lib.takes(name, len(m.def.Params)) {
-				t.Errorf("%s is found as %s with %d parameters", name, m.def.Name.Text, len(m.def.Params))
+				t.Errorf("lookup of %s found %s with %d parameters", name, m.def.Name.Text, len(m.def.Params))
 			}
 			x.define(m.def)
 		}
@@ -152,7 +152,7 @@ func TestStandardMacros(t *testing.T) {
 	}
 	for _, m := range Standard() {
 		if m.Doc == "" || !strings.HasSuffix(m.Signature, ")") {
-			t.Errorf("%q has no description", m.Signature)
+			t.Errorf("%q: no description", m.Signature)
 		}
 	}
 	if l.Len() > 0 {
@@ -160,7 +160,7 @@ func TestStandardMacros(t *testing.T) {
 	}
 }
 
-// write makes files below a directory.
+// write writes files below a directory.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

@@ -18,7 +18,7 @@ func FuzzExpand(f *testing.F) {
 	seeds.Add(f, "testdata/*.txtar", ".bt")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<13 || strings.Contains(text, "import") {
-			t.Skip("skipped: long texts show nothing more; what a text imports are the files of this machine")
+			t.Skip("skipped: long inputs find nothing new; imports would read files of this machine")
 		}
 		l := new(diag.List)
 		s := parse.Script(diag.NewSource("fuzz", text), l)
@@ -32,7 +32,7 @@ func FuzzExpand(f *testing.F) {
 		}
 		for _, item := range s.Items {
 			if m, ok := item.(*ast.Macro); ok {
-				t.Errorf("the macro %s is still there", m.Name.Text)
+				t.Errorf("macro %s not expanded", m.Name.Text)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Where Go's names for Linux differ from errno.h, which has these.
+// The names in errno.h that differ from those in Go's package syscall.
 var otherWords = []int{5, 9, 11, 12, 18, 23, 25, 33, 34, 35, 37, 38, 40, 74, 84, 95, 102, 122, 125, 133}
 
 func TestNamesAreThoseOfLinux(t *testing.T) {
@@ -30,6 +30,6 @@ func TestNamesAreThoseOfLinux(t *testing.T) {
 		}
 	}
 	if errors, signals := len(errorNames("")), len(signalNames("")); errors != 134 || signals != 65 {
-		t.Errorf("%d errors and %d signals", errors, signals)
+		t.Errorf("only %d errors and %d signals", errors, signals)
 	}
 }

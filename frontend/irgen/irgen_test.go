@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected parts of testdata")
 
-// module builds the IR of a script for x86_64; nil when the script has errors, which
-// are in the messages.
+// module generates the IR of a script for x86_64. If the script has errors, m is nil and messages has
+// the errors.
 func module(t *testing.T, name, text string, helperErrors bool) (m *ir.Module, messages string) {
 	t.Helper()
 	target, err := kernel.Default("x86_64")
@@ -52,14 +52,14 @@ func module(t *testing.T, name, text string, helperErrors bool) (m *ir.Module, m
 	return Module(info, "test"), b.String()
 }
 
-// A case of testdata is a script with the IR that it becomes, and where it has
-// inputs, what programs do with them:
+// TestScripts runs the cases in testdata. A case is a script with its IR, and optionally inputs and the
+// resulting state:
 //
-//	(what the case shows)
+//	(description of the case)
 //	-- script --
 //	-- ir --
 //	-- inputs --   see interp.ParseInputs
-//	-- state --    what can be observed after the runs
+//	-- state --    the observable state after the runs
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -97,7 +97,7 @@ func TestScripts(t *testing.T) {
 				if diff := cmp.Diff(have[part], want[part]); diff != "" {
 					changed = true
 					if !*update {
-						t.Errorf("%s (-expected +is):\n%s", part, diff)
+						t.Errorf("%s (-want +got):\n%s", part, diff)
 					}
 				}
 			}
@@ -136,10 +136,10 @@ func rewrite(t *testing.T, file string, a *txtar.Archive, want map[string]string
 	}
 }
 
-// settings are those of the script in the module's metadata.
+// settings matches the settings of the script in the module's metadata.
 var settings = regexp.MustCompile(`^meta \(config \{[^}]*\},? ?`)
 
-// essence removes what is the same for all scripts: the settings, the source text of statements,
+// essence removes the parts that are the same for all scripts: the settings, the source of statements,
 // and positions that no report uses.
 func essence(text string, reports bool) string {
 	var b strings.Builder
@@ -158,8 +158,8 @@ func essence(text string, reports bool) string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// irgen decides nothing about layout in the kernel: no script has a helper call, an address of a
-// memory object, a BPF map, or an op that only later stages have.
+// TestDecidesNoLayout checks that irgen decides nothing about layout in the kernel: no module has a
+// helper call, an address of a memory object, a BPF map, or an op that belongs to later stages.
 func TestDecidesNoLayout(t *testing.T) {
 	files, err := filepath.Glob("../../tests/corpus/*.bt")
 	if err != nil || len(files) == 0 {
@@ -172,17 +172,17 @@ func TestDecidesNoLayout(t *testing.T) {
 		}
 		m, _ := module(t, file, string(text), true)
 		if m == nil {
-			continue // needs parameters or files that tests/corpus gives it
+			continue // needs parameters or files, which tests/corpus provides
 		}
 		for _, x := range m.Maps {
 			if x.Shape == ir.ShapeIntern || x.BPF.Type != "" {
-				t.Errorf("%s: the map %s has a layout in the kernel", file, x.Name)
+				t.Errorf("%s: map %s has a layout in the kernel", file, x.Name)
 			}
 		}
 		for _, f := range m.Funcs {
 			for _, s := range f.Slots {
 				if s.Class != ir.Unplaced {
-					t.Errorf("%s: %s: the slot %s has a place", file, f.Name, s.Name)
+					t.Errorf("%s: %s: slot %s has an offset", file, f.Name, s.Name)
 				}
 			}
 			for _, b := range f.Blocks {

@@ -37,7 +37,7 @@ func TestAttachPoint(t *testing.T) {
 		var l diag.List
 		ap := AttachPoint(src.Span(0, len(tt.text)), &l)
 		if l.Len() > 0 {
-			t.Errorf("%v", l.Err())
+			t.Errorf("unexpected errors: %v", l.Err())
 		}
 		var parts []string
 		for _, p := range ap.Parts {
@@ -57,7 +57,7 @@ func TestAttachPoint(t *testing.T) {
 			parts = append(parts, s)
 		}
 		if got := strings.Join(parts, "|"); got != tt.parts || ap.Provider != tt.provider {
-			t.Errorf("%s: %q %s, want %q %s", tt.text, ap.Provider, got, tt.provider, tt.parts)
+			t.Errorf("%s: provider %q, parts %s, want %q, %s", tt.text, ap.Provider, got, tt.provider, tt.parts)
 		}
 		if label, _, ok := strings.Cut(tt.text, "="); ok && (ap.Label == nil || ap.Label.Text != label || ap.Raw != "profile:hz:99") {
 			t.Errorf("%s: label %v, raw %s", tt.text, ap.Label, ap.Raw)

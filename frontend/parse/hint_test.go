@@ -9,8 +9,8 @@ import (
 	"btc/frontend/diag"
 )
 
-// TestHints: habits from other languages and shell quoting mistakes yield a single error, which
-// says what to write.
+// TestHints checks that habits from other languages and mistakes in shell quoting give a single error
+// that says what to write.
 func TestHints(t *testing.T) {
 	for _, c := range []struct{ script, at, hint string }{
 		{"begin { if (pid == 1 and tid == 2) { } }", "and", "&& means and"},
@@ -63,7 +63,7 @@ func TestHints(t *testing.T) {
 		{"begin { @ = 5； }", "；", "looks like ;"},
 		{"begin { @ =\u00a05; }", "\u00a0", "invisible"},
 		{"begin { @ = \u200b5; }", "\u200b", "invisible"},
-		// A consequence of an error is not reported.
+		// Consequences of an error must not be reported.
 		{"begin { printf(\"a); }", "\"a", ""},
 		{"begin { printf(\"%d\\n\"; pid); @x = 1; }", ";", ""},
 		{"begin { @ = pid; ) kprobe:f { @ = tid; }", ")", ""},
@@ -73,15 +73,15 @@ func TestHints(t *testing.T) {
 		Script(diag.NewSource("x.bt", c.script), &l)
 		all := l.Sorted()
 		if len(all) != 1 {
-			t.Errorf("%s: not one error: %v", c.script, l.Err())
+			t.Errorf("%s: want one error, got %v", c.script, l.Err())
 			continue
 		}
 		d := all[0]
 		if hint := strings.Join(d.Hints, "\n"); !strings.Contains(hint, c.hint) || c.hint == "" && hint != "" {
-			t.Errorf("%s: the hint is %q, not %q", c.script, hint, c.hint)
+			t.Errorf("%s: hint %q, want %q", c.script, hint, c.hint)
 		}
 		if at := c.script[d.Span.Start:]; !strings.HasPrefix(at, c.at) {
-			t.Errorf("%s: marked at %q, not %q", c.script, at, c.at)
+			t.Errorf("%s: marked %q, want %q", c.script, at, c.at)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"btc/frontend/diag"
 )
 
-// mustParse parses a script without errors.
+// mustParse parses a script that has no errors.
 func mustParse(t testing.TB, name, text string) *ast.Script {
 	t.Helper()
 	var l diag.List
@@ -28,7 +28,7 @@ func mustParse(t testing.TB, name, text string) *ast.Script {
 	return s
 }
 
-// same compares trees without their source positions.
+// same returns the difference between trees, ignoring source positions.
 func same(a, b *ast.Script) string {
 	return cmp.Diff(a, b, cmpopts.IgnoreTypes(ast.Extent{}, &diag.Source{}), cmpopts.EquateEmpty())
 }
@@ -59,14 +59,15 @@ func acceptFiles(t testing.TB) map[string]string {
 	return texts
 }
 
-// Printed source parses to the same tree, and prints as itself.
+// TestRoundTrip checks that a printed script parses to the same tree and does not change when printed
+// again.
 func TestRoundTrip(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		first := mustParse(t, name, text)
 		printed := format(t, first)
 		second := mustParse(t, name+" printed", printed)
 		if d := same(first, second); d != "" {
-			t.Errorf("%s: the printed text has another tree:\n%s", name, d)
+			t.Errorf("%s: printing changed the tree:\n%s", name, d)
 		}
 		if again := format(t, second); again != printed {
 			t.Errorf("%s: printing is not stable:\n%s", name, cmp.Diff(printed, again))
@@ -74,7 +75,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Each span contains the source of its node, and is inside that of its parent.
+// TestSpans checks that each span has the source of its node and is within the span of its parent.
 func TestSpans(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		s := mustParse(t, name, text)
@@ -87,7 +88,7 @@ func TestSpans(t *testing.T) {
 			sp := n.Span()
 			if len(parents) > 0 {
 				if up := parents[len(parents)-1].Span(); sp.Start < up.Start || sp.End > up.End || sp.Start >= sp.End {
-					t.Errorf("%s: %T %q at %d-%d is not in its parent at %d-%d", sp, n, sp.Text(), sp.Start, sp.End, up.Start, up.End)
+					t.Errorf("%s: %T %q at %d-%d is not within its parent at %d-%d", sp, n, sp.Text(), sp.Start, sp.End, up.Start, up.End)
 				}
 			}
 			if x, ok := n.(ast.Expr); ok {
@@ -99,29 +100,29 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// checkSpanText parses the source text of an expression again, on its own.
+// checkSpanText parses the source of an expression separately.
 func checkSpanText(t *testing.T, x ast.Expr) {
 	switch x.(type) {
-	case *ast.TypeExpr, *ast.Range, *ast.Discard: // no expressions on their own
+	case *ast.TypeExpr, *ast.Range, *ast.Discard: // not expressions by themselves
 		return
-	case *ast.Block, *ast.IfExpr: // as statements they have no values
+	case *ast.Block, *ast.IfExpr: // as statements, they have no values
 		return
 	}
 	var l diag.List
 	again := Expr(x.Span(), &l)
 	if again == nil || l.Len() > 0 {
-		t.Errorf("%s: the text %q of a %T does not parse: %v", x.Span(), x.Span().Text(), x, l.Err())
+		t.Errorf("%s: source %q of %T does not parse: %v", x.Span(), x.Span().Text(), x, l.Err())
 		return
 	}
 	if a, b := ast.ExprString(x), ast.ExprString(again); a != b {
-		t.Errorf("%s: %q parses alone to %q", x.Span(), a, b)
+		t.Errorf("%s: %q parsed separately is %q", x.Span(), a, b)
 	}
 }
 
 var wantError = regexp.MustCompile(`// ERROR "(.*)"$`)
 
-// Each line of a rejected script that has an ERROR comment has that error, and no other line has
-// one.
+// TestReject checks that each line of a rejected script with an ERROR comment has this error, and that
+// no other line has one.
 func TestReject(t *testing.T) {
 	files, _ := filepath.Glob("testdata/reject/*.bt")
 	if len(files) == 0 {
@@ -156,8 +157,8 @@ func TestReject(t *testing.T) {
 	}
 }
 
-// errorChunk keeps ten of the faulty lines of a script and blanks the others,
-// because the parser stops after a number of errors.
+// errorChunk keeps ten of the lines with errors and blanks the others, because the parser stops after a
+// number of errors.
 func errorChunk(text string, part int) (chunk string, more bool) {
 	lines := strings.Split(text, "\n")
 	n := 0
@@ -209,15 +210,15 @@ func TestWholeTextErrors(t *testing.T) {
 	}
 }
 
-// A script of a thousand probes is parsed.
+// TestManyProbes parses a script of a thousand probes.
 func TestManyProbes(t *testing.T) {
 	s := mustParse(t, "many", strings.Repeat("kprobe:f /pid == 1/ { @[comm] = count(); }\n", 1000))
 	if len(s.Items) != 1000 {
-		t.Errorf("%d items", len(s.Items))
+		t.Errorf("%d items, want 1000", len(s.Items))
 	}
 }
 
-// Neither is a chain of two thousand "else if", such as generated scripts have.
+// TestLongElse parses a chain of two thousand "else if", as found in generated scripts.
 func TestLongElse(t *testing.T) {
 	s := mustParse(t, "else", "begin { if 1 {}"+strings.Repeat(" else if 1 { f(); }", 2000)+" }")
 	if len(s.Items) != 1 {
@@ -233,10 +234,10 @@ func TestExprAlone(t *testing.T) {
 		t.Fatal(l.Err())
 	}
 	if got := ast.ExprString(x); got != "(2 + 3) * 4" || x.Span().Start != 10 {
-		t.Errorf("%q at %s", got, x.Span())
+		t.Errorf("got %q at %s", got, x.Span())
 	}
 	if x := Expr(src.Span(0, 7), &l); x != nil || !l.HasErrors() {
-		t.Error("#define is not an expression")
+		t.Error("no error for #define as an expression")
 	}
 }
 
@@ -251,7 +252,7 @@ func FuzzParse(f *testing.F) {
 		var l diag.List
 		s := Script(diag.NewSource("fuzz", text), &l)
 		if s == nil && !l.HasErrors() {
-			t.Fatal("no tree and no error")
+			t.Fatal("neither tree nor error")
 		}
 		_ = l.Err()
 		if s == nil || l.HasErrors() {
@@ -260,7 +261,7 @@ func FuzzParse(f *testing.F) {
 		printed := format(t, s)
 		again := mustParse(t, "printed", printed)
 		if d := same(s, again); d != "" {
-			t.Fatalf("another tree after printing:\n%s\n%s", printed, d)
+			t.Fatalf("printing changed the tree:\n%s\n%s", printed, d)
 		}
 		if p := format(t, again); p != printed {
 			t.Fatalf("printing is not stable:\n%s", cmp.Diff(printed, p))
@@ -270,7 +271,7 @@ func FuzzParse(f *testing.F) {
 
 var update = flag.Bool("update", false, "rewrite the .fmt files in testdata")
 
-// The canonical layout, with comments and empty lines.
+// TestFormat checks the canonical layout, with comments and blank lines.
 func TestFormat(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		golden := strings.TrimSuffix(name, ".bt") + ".fmt"

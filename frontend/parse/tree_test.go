@@ -12,7 +12,7 @@ import (
 	"btc/frontend/diag"
 )
 
-// dump shows the structure of a tree: (Binary + a (Unary - b)).
+// dump prints the structure of a tree, such as (Binary + a (Unary - b)).
 func dump(n ast.Node) string {
 	head := strings.TrimPrefix(fmt.Sprintf("%T", n), "*ast.")
 	var parts []string
@@ -148,12 +148,12 @@ func TestTree(t *testing.T) {
 		printed := ast.ExprString(x)
 		src = diag.NewSource("printed", printed)
 		if again := Expr(src.Span(0, len(printed)), &l); again == nil || dump(again) != tt.want {
-			t.Errorf("%s is printed as %s, which is another expression", tt.text, printed)
+			t.Errorf("%s is printed as %s, which is a different expression", tt.text, printed)
 		}
 	}
 }
 
-// A macro of the script is a value, so "(NAME) - 1" is not a cast.
+// TestDefinedNameIsNoCast checks that "(NAME) - 1" is not a cast if NAME is a macro of the script.
 func TestDefinedNameIsNoCast(t *testing.T) {
 	s := mustParse(t, "t", "#define N 5\nbegin { $x = (N) - 1; }")
 	p := s.Items[0].(*ast.Probe)
@@ -162,7 +162,7 @@ func TestDefinedNameIsNoCast(t *testing.T) {
 	}
 }
 
-// Parentheses that a tree needs and does not have are printed.
+// TestPrintAddsParens checks that parentheses that a tree needs and does not have are printed.
 func TestPrintAddsParens(t *testing.T) {
 	a, b := &ast.Ident{Name: "a"}, &ast.Ident{Name: "b"}
 	sum := &ast.Binary{Op: ast.Add, X: a, Y: b}
@@ -184,7 +184,8 @@ func TestPrintAddsParens(t *testing.T) {
 	}
 }
 
-// Children finds every node that is reachable through the fields of a tree.
+// TestChildrenAreComplete checks that Children finds every node that is reachable through the fields of
+// a tree.
 func TestChildrenAreComplete(t *testing.T) {
 	for name, text := range acceptFiles(t) {
 		s := mustParse(t, name, text)
@@ -198,7 +199,7 @@ func TestChildrenAreComplete(t *testing.T) {
 		})
 		for n := range want {
 			if _, isComment := n.(*ast.Comment); !isComment {
-				t.Errorf("%s: %T is not visited", n.Span(), n)
+				t.Errorf("%s: %T not visited", n.Span(), n)
 			}
 		}
 	}
@@ -232,7 +233,7 @@ func TestHeader(t *testing.T) {
 		case *ast.CDef:
 			got = append(got, fmt.Sprintf("%d:%s", h.Kind, h.Name))
 			if sp := h.At.Text(); sp != h.Text && sp+";" != h.Text {
-				t.Errorf("the span has %q, the text is %q", sp, h.Text)
+				t.Errorf("span %q, text %q", sp, h.Text)
 			}
 		case *ast.Config:
 			got = append(got, "config")
@@ -245,10 +246,10 @@ func TestHeader(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
 	if s.Shebang != "#!/usr/bin/env btc" {
-		t.Errorf("first line %q", s.Shebang)
+		t.Errorf("Shebang = %q", s.Shebang)
 	}
 	last := s.Comments[len(s.Comments)-1]
 	if last.Text != "// end of file" {
-		t.Errorf("last comment %q", last.Text)
+		t.Errorf("last comment = %q", last.Text)
 	}
 }

@@ -36,7 +36,7 @@ func TestString(t *testing.T) {
 func TestPromote(t *testing.T) {
 	tests := []struct {
 		a, b *Type
-		want string // "" for types that do not go together
+		want string // "" if the types cannot be promoted
 	}{
 		{TInt8, TInt32, "int32"}, {TUint8, TUint64, "uint64"},
 		{TInt8, TUint8, "int16"}, {TInt32, TUint32, "int64"}, {TInt64, TUint32, "int64"},
@@ -67,10 +67,10 @@ func TestPromote(t *testing.T) {
 			got += " lossy"
 		}
 		if got != tt.want {
-			t.Errorf("%s and %s: %q, want %q", tt.a, tt.b, got, tt.want)
+			t.Errorf("Promote(%s, %s) = %q, want %q", tt.a, tt.b, got, tt.want)
 		}
 		if back, ok2 := Promote(tt.b, tt.a); ok2 != ok || ok && tt.a != nil && tt.a.Kind != Record && back.Type.String() != p.Type.String() {
-			t.Errorf("%s and %s: promotion depends on the order", tt.a, tt.b)
+			t.Errorf("Promote(%s, %s) depends on the order", tt.a, tt.b)
 		}
 	}
 }
@@ -86,12 +86,12 @@ func TestFitsInto(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got := tt.from.FitsInto(tt.to); got != tt.want {
-			t.Errorf("%s into %s: %v", tt.from, tt.to, got)
+			t.Errorf("FitsInto(%s, %s) = %v", tt.from, tt.to, got)
 		}
 	}
 }
 
-// TestStore checks storage against docs/layouts.md, and sizes against C.
+// TestStore checks the storage of types against docs/layouts.md, and their sizes against C.
 func TestStore(t *testing.T) {
 	tests := []struct {
 		typ         *Type
@@ -116,7 +116,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("%s is stored as %+v, want %d %d %s", tt.typ, s, tt.size, tt.align, tt.offsets)
 		}
 		if tt.typ.Size != tt.sizeof {
-			t.Errorf("sizeof(%s) is %d, want %d", tt.typ, tt.typ.Size, tt.sizeof)
+			t.Errorf("sizeof(%s) = %d, want %d", tt.typ, tt.typ.Size, tt.sizeof)
 		}
 	}
 }
@@ -125,13 +125,13 @@ func TestFind(t *testing.T) {
 	inner := MakeStruct(&Composite{Size: 8, Align: 4, Load: func() []Member { return []Member{{Name: "x", Type: TInt32}, {Name: "y", Type: TInt32, Off: 4}} }})
 	outer := &Composite{Tag: "o", Size: 12, Align: 4, Load: func() []Member { return []Member{{Name: "a", Type: TInt32}, {Type: inner, Off: 4}} }}
 	if m, ok := outer.Find("y"); !ok || m.Off != 8 {
-		t.Errorf("y is found at %d (%v), want 8", m.Off, ok)
+		t.Errorf("Find(y): offset %d (%v), want 8", m.Off, ok)
 	}
 	if got := fmt.Sprint(outer.Names()); got != "[a x y]" {
-		t.Errorf("names %s", got)
+		t.Errorf("names = %s", got)
 	}
 	if _, ok := outer.Find(""); ok {
-		t.Error("the empty name is found")
+		t.Error("found a member with an empty name")
 	}
 }
 
@@ -156,19 +156,19 @@ func TestSpaces(t *testing.T) {
 		for _, order := range [][2]*Type{{c.a, c.b}, {c.b, c.a}} {
 			p, ok := Promote(order[0], order[1])
 			if !ok || p.Type.Space != c.want {
-				t.Errorf("Promote(%s of %s, %s of %s) is of %s, want %s", order[0], order[0].Space, order[1], order[1].Space, p.Type.Space, c.want)
+				t.Errorf("Promote(%s of %s, %s of %s) has space %s, want %s", order[0], order[0].Space, order[1], order[1].Space, p.Type.Space, c.want)
 			}
 		}
 	}
 	if TInt64.Space != NoSpace {
-		t.Error("WithSpace changed the type it was called on")
+		t.Error("WithSpace changed its receiver")
 	}
 	a, b := MakeTuple(kernel, ptr(User)), MakeTuple(TInt8, ptr(Kernel))
 	p, ok := Promote(a, b)
 	if !ok || p.Type.Fields[0].Type.Space != Kernel || p.Type.Fields[1].Type.Space != Either {
-		t.Errorf("Promote of tuples: %v", p.Type)
+		t.Errorf("Promote of tuples = %v", p.Type)
 	}
 	if !SameSpaces(a, MakeTuple(kernel, ptr(User))) || SameSpaces(a, p.Type) || SameSpaces(kernel, user) {
-		t.Error("SameSpaces does not see the elements")
+		t.Error("SameSpaces ignores the elements")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write bt_automaton.go")
 
-// automaton is what bt_automaton.go holds.
+// automaton is the contents of bt_automaton.go.
 type automaton struct {
 	columns [256]byte
 	next    []byte
@@ -26,8 +26,8 @@ type automaton struct {
 	width   int
 }
 
-// read takes the generated lexer's first token off a text, in a mode, or what
-// it skips before that. What is above ASCII is one character to it; see Scan.
+// read returns the first token of text that the generated lexer finds in a mode, or what it skips
+// before the token. A byte above ASCII is one character to it; see Scan.
 func read(mode int, text []byte) (kind, size int) {
 	runes := make([]rune, len(text))
 	for i, c := range text {
@@ -43,19 +43,19 @@ func read(mode int, text []byte) (kind, size int) {
 	return t.GetTokenType(), t.GetStop() + 1
 }
 
-// derive makes the automaton of the lexer that ANTLR generated: the lexer makes
-// its states as it meets texts, and so meets one for each state and byte until no
-// more come.
+// derive extracts the automaton from the lexer that ANTLR generated. The lexer creates its states
+// lazily, as the input requires them, so derive tries every byte in every state until there are no new
+// states.
 func derive(t *testing.T) *automaton {
 	a := &automaton{}
-	var rows [][256]byte // by state, of both modes; 0 is none
+	var rows [][256]byte // by state, for both modes; state 0 is the dead state
 	rows = append(rows, [256]byte{})
 	a.accepts, a.atEnd = []byte{0}, []byte{0}
 	edge := regexp.MustCompile(`(?s):?s(\d+)(?:=>\d+)?-'(.)'->(:?)s(\d+)(?:=>\d+)?\n`)
 	for mode := range a.starts {
 		base := len(rows)
 		a.starts[mode] = byte(base)
-		words := [][]byte{{}} // a text that leads to each state
+		words := [][]byte{{}} // an input that leads to each state
 		accept := []bool{false}
 		for done := 0; done < len(words); {
 			for ; done < len(words); done++ {
@@ -63,7 +63,7 @@ func derive(t *testing.T) *automaton {
 					read(mode, append(slices.Clip(words[done]), byte(c)))
 				}
 			}
-			// It is a state's number that the lexer counts in order of their making.
+			// The lexer numbers the states in the order of their creation.
 			for _, m := range edge.FindAllStringSubmatch(BtLexerLexerStaticData.decisionToDFA[mode].ToLexerString(), -1) {
 				from, _ := strconv.Atoi(m[1])
 				to, _ := strconv.Atoi(m[4])
@@ -78,7 +78,7 @@ func derive(t *testing.T) *automaton {
 		}
 		for state, word := range words {
 			if word == nil {
-				t.Fatalf("mode %d: nothing leads to state %d", mode, state)
+				t.Fatalf("mode %d: no input leads to state %d", mode, state)
 			}
 			rows = append(rows, [256]byte{})
 			kind, size := 0, 0
@@ -104,13 +104,13 @@ func derive(t *testing.T) *automaton {
 		}
 	}
 	if len(rows) > 255 {
-		t.Fatalf("%d states do not fit into a byte", len(rows))
+		t.Fatalf("%d states do not fit in a byte", len(rows))
 	}
 	a.fold(rows)
 	return a
 }
 
-// fold makes one column of bytes that no state tells apart.
+// fold merges the columns of bytes that no state distinguishes.
 func (a *automaton) fold(rows [][256]byte) {
 	var columns [][]byte
 	for c := range 256 {
@@ -158,8 +158,7 @@ func (a *automaton) source() []byte {
 	return out
 }
 
-// TestAutomaton checks that the automaton is that of the lexer that ANTLR generated
-// from the grammar.
+// TestAutomaton checks that bt_automaton.go matches the lexer that ANTLR generated from the grammar.
 func TestAutomaton(t *testing.T) {
 	want := derive(t).source()
 	if *update {
@@ -168,11 +167,11 @@ func TestAutomaton(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile("bt_automaton.go"); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("bt_automaton.go is not made from the lexer as it is: go test ./grammar/parser -update (%v)", err)
+		t.Errorf("bt_automaton.go is out of date: run go test ./grammar/parser -update (%v)", err)
 	}
 }
 
-// scanAll gives kind and end of each token of a text.
+// scanAll returns the kind and the end of each token of text.
 func scanAll(mode int, text string, next func(mode int, text string, at int) (int, int)) []int {
 	var all []int
 	for at := 0; at < len(text); {
@@ -186,7 +185,7 @@ func scanAll(mode int, text string, next func(mode int, text string, at int) (in
 	return all
 }
 
-// FuzzScan compares Scan with the lexer on any text.
+// FuzzScan compares Scan with the generated lexer on any input.
 func FuzzScan(f *testing.F) {
 	for _, text := range []string{
 		"tracepoint:sched:sched_switch /args.pid == 0x1f/ { @x[comm] = count(); }", "config = { a = 1; } //\n/* x */ /* y",

@@ -7,18 +7,18 @@ import "testing"
 func TestByName(t *testing.T) {
 	for _, name := range []string{"x86_64", "amd64", "aarch64", "arm64"} {
 		if ByName(name) == nil {
-			t.Errorf("no architecture %s", name)
+			t.Errorf("unknown architecture %s", name)
 		}
 	}
 	if ByName("vax") != nil {
-		t.Error("architecture vax exists")
+		t.Error("found nonexistent architecture vax")
 	}
 	if r, ok := ByName("arm64").Reg("r3"); !ok || r.Offset != 24 || r.Member != "regs[3]" {
 		t.Errorf("arm64 r3: %+v", r)
 	}
 }
 
-// The function of a system call has the architecture's name.
+// TestSyscallFunc checks that the function of a system call has a prefix for the architecture.
 func TestSyscallFunc(t *testing.T) {
 	for _, c := range [][3]string{
 		{"arm64", "__x64_sys_openat", "__arm64_sys_openat"}, {"x86_64", "__arm64_sys_open*", "__x64_sys_open*"},
@@ -26,7 +26,7 @@ func TestSyscallFunc(t *testing.T) {
 		{"arm64", "__ia32_sys_openat", "__ia32_sys_openat"}, {"vax", "__x64_sys_openat", "__x64_sys_openat"},
 	} {
 		if got := ByName(c[0]).SyscallFunc(c[1]); got != c[2] {
-			t.Errorf("%s on %s: %s, want %s", c[1], c[0], got, c[2])
+			t.Errorf("function of %s on %s = %s, want %s", c[1], c[0], got, c[2])
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestRows(t *testing.T) {
 	for _, a := range All() {
 		for _, name := range []string{a.Name, a.GOARCH, a.Label, a.Machine.String()} {
 			if other := names[name]; other != nil && other != a {
-				t.Errorf("%s is the name of %s and %s", name, other.Name, a.Name)
+				t.Errorf("%s names both %s and %s", name, other.Name, a.Name)
 			}
 			names[name] = a
 		}
@@ -48,16 +48,16 @@ func TestRows(t *testing.T) {
 		markers[a.Marker] = a
 		for name, at := range a.AsmRegs {
 			if int(at) >= a.RegsSize || at%8 != 0 {
-				t.Errorf("%s: register %s is at %d of %d", a.Name, name, at, a.RegsSize)
+				t.Errorf("%s: register %s at offset %d of %d", a.Name, name, at, a.RegsSize)
 			}
 		}
 		for _, name := range []string{SavedRetval, SavedIP, SavedFunc, SavedUsermode, "arg0", "arg5"} {
 			if s, ok := a.Saved(name); !ok || s.Offset >= a.RegsSize {
-				t.Errorf("%s: %s is at %+v, %v", a.Name, name, s, ok)
+				t.Errorf("%s: %s = %+v, %v", a.Name, name, s, ok)
 			}
 		}
 		if ByMachine(a.Machine) != a {
-			t.Errorf("%s is not found by %s", a.Name, a.Machine)
+			t.Errorf("%s not found by %s", a.Name, a.Machine)
 		}
 	}
 }

@@ -19,19 +19,19 @@ func TestSyscallNumbers(t *testing.T) {
 	names := arch.ByName("x86_64").SyscallNames()
 	for nr, want := range map[int]string{0: "read", 59: "execve", 334: "rseq", 400: "", 424: "pidfd_send_signal", 435: "clone3"} {
 		if names[nr] != want {
-			t.Errorf("%d is %q, want %q", nr, names[nr], want)
+			t.Errorf("name of %d = %q, want %q", nr, names[nr], want)
 		}
 	}
 	if n := arch.ByName("x86_64").SyscallEvents()["newfstat"]; n != 5 {
-		t.Errorf("newfstat is %d", n)
+		t.Errorf("number of newfstat = %d", n)
 	}
 	if n := arch.ByName("aarch64").SyscallEvents()["newuname"]; n != 160 {
-		t.Errorf("newuname is %d", n)
+		t.Errorf("number of newuname = %d", n)
 	}
 }
 
-// The table contains all system call tracepoints of the running kernel, but for a few that are
-// newer.
+// TestSyscallEventsOfThisKernel checks that the table has all system call tracepoints of the running
+// kernel, except for a few newer ones.
 func TestSyscallEventsOfThisKernel(t *testing.T) {
 	dir, err := hostinfo.Tracefs()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestSyscallEventsOfThisKernel(t *testing.T) {
 	}
 	t.Log("not in the table: ", unknown)
 	if n := numbers["openat"]; n != unix.SYS_OPENAT {
-		t.Errorf("openat is %d", n)
+		t.Errorf("number of openat = %d", n)
 	}
 }
 
@@ -64,10 +64,10 @@ func TestForeignSyscall(t *testing.T) {
 		"sys_enter_open": true, "sys_exit_open": true, "sys_enter_openat": false, "sys_enter_nosuch": false, "sys_exit_read": false, "open": false,
 	} {
 		if got := arch.ByName("arm64").ForeignSyscall(event); got != want {
-			t.Errorf("%s on arm64: %v", event, got)
+			t.Errorf("%s on arm64 = %v", event, got)
 		}
 	}
 	if arch.ByName("vax").ForeignSyscall("sys_enter_open") {
-		t.Error("an unknown architecture lacks open")
+		t.Error("open reported as missing on an unknown architecture")
 	}
 }

@@ -23,7 +23,7 @@ func TestWanted(t *testing.T) {
 	} {
 		env := map[string]string{"NO_COLOR": c.noColor, "TERM": c.term, "BPFTRACE_COLOR": c.variable}
 		if got := Wanted(c.choice, c.terminal, func(n string) string { return env[n] }); got != c.want {
-			t.Errorf("%+v: %v", c, got)
+			t.Errorf("Wanted for %+v = %v", c, got)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// strings are JSON, or nearly so, with content that a manifest may have.
+// strings are inputs that are, or almost are, JSON with contents of a manifest.
 var texts = []string{
 	`{"schema":"a","maps":[{"name":"@x","key_size":8,"key":{"kind":"int","size":8}},{}],"params":null}`,
 	`{"schema":"\u00e4\ud83d\ude00\ud83d\u0041\udc00\"\\\/\b\f\n\r\t","script":{"file":"\ud83d"}}`,
@@ -26,8 +26,8 @@ var texts = []string{
 	` { "schema" : "a" } `, `{"schema":"a"}x`, "{\"schema\":\"a\"}\x00", ``, `null`, `[]`, `"x"`, `nul`, `{"schema":"a","schema":"b"}`,
 }
 
-// FuzzDecode: input is decoded as by encoding/json, or rejected by both. Two liberties of that
-// package are excluded: case-insensitive keys and duplicate keys.
+// FuzzDecode checks that input is decoded as by encoding/json, or rejected by both. Input with features
+// of that package that we do not support, case-insensitive and duplicate keys, is skipped.
 func FuzzDecode(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)
@@ -37,12 +37,12 @@ func FuzzDecode(f *testing.F) {
 		err, wantErr := decode([]byte(text), &have), json.Unmarshal([]byte(text), &want)
 		if (err == nil) != (wantErr == nil) {
 			if !json.Valid([]byte(text)) || !unusual(text) {
-				t.Fatalf("%q: %v, and encoding/json: %v", text, err, wantErr)
+				t.Fatalf("%q: error = %v, encoding/json: %v", text, err, wantErr)
 			}
 			return
 		}
 		if err == nil && !reflect.DeepEqual(have, want) && !unusual(text) {
-			t.Errorf("%q:\n%+v\nand encoding/json:\n%+v", text, have, want)
+			t.Errorf("%q: got\n%+v\nencoding/json:\n%+v", text, have, want)
 		}
 	})
 }
@@ -51,8 +51,8 @@ func FuzzDecode(f *testing.F) {
 // than a manifest may have.
 func unusual(text string) bool {
 	d := json.NewDecoder(strings.NewReader(text))
-	seen := []map[string]bool{nil} // keys of the open objects
-	key := false                   // a key comes next
+	seen := []map[string]bool{nil} // keys of the enclosing objects
+	key := false                   // whether a key comes next
 	for {
 		tok, err := d.Token()
 		if err != nil {
@@ -88,12 +88,12 @@ func unusual(text string) bool {
 	}
 }
 
-// Deep nesting is an error and does not crash the process.
+// TestDeepLists checks that deep nesting is an error and does not crash the process.
 func TestDeepLists(t *testing.T) {
 	for _, open := range []string{"[", `{"a":`} {
 		err := decode([]byte(`{"unknown":`+strings.Repeat(open, 1<<20)), new(Manifest))
 		if err == nil || !strings.Contains(err.Error(), "nesting too deep") {
-			t.Errorf("%s: %v", open, err)
+			t.Errorf("%s: error = %v", open, err)
 		}
 	}
 }

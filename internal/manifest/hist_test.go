@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Each bucket begins where the previous one ends, and the rule by which programs count puts its
-// first and last values into it.
+// TestHistFirst checks that each bucket begins where the previous one ends, and that the function by
+// which programs choose a bucket maps its first and last value to it.
 func TestHistFirst(t *testing.T) {
 	for k := range 6 {
 		bucket := func(v uint64) int {
@@ -21,13 +21,13 @@ func TestHistFirst(t *testing.T) {
 		last := HistBuckets(k) - 1
 		for i := 1; i <= last; i++ {
 			if v := HistFirst(k, i); bucket(v) != i {
-				t.Errorf("%d bits: bucket %d begins at %d, which is in bucket %d", k, i, v, bucket(v))
+				t.Errorf("%d bits: bucket %d begins at %d, but this is in bucket %d", k, i, v, bucket(v))
 			}
 			if v := HistFirst(k, i) - 1; i > 1 && bucket(v) != i-1 {
 				t.Errorf("%d bits: %d is in bucket %d, want %d", k, v, bucket(v), i-1)
 			}
 			if unit := uint64(1) << (10 * HistThousands(k, i)); HistFirst(k, i)%unit != 0 {
-				t.Errorf("%d bits: bucket %d begins at %d, no multiple of %d", k, i, HistFirst(k, i), unit)
+				t.Errorf("%d bits: bucket %d begins at %d, not a multiple of %d", k, i, HistFirst(k, i), unit)
 			}
 		}
 	}

@@ -110,11 +110,11 @@ func TestRoundTrip(t *testing.T) {
 	}
 	again, _ := write(got)
 	if string(again) != string(data) {
-		t.Error("the same manifest gave other bytes")
+		t.Error("writing the same manifest twice gave different bytes")
 	}
 }
 
-// A value shorter than 8 bytes has no room for a word that says "set".
+// TestShortValues checks that a value shorter than 8 bytes must not have a word that marks it as set.
 func TestShortValues(t *testing.T) {
 	m := sample()
 	m.Maps[0].ValueSize, m.Maps[0].Value = 4, &Layout{Kind: "string", Size: 4}
@@ -203,7 +203,7 @@ func TestErrorsNameTheirPath(t *testing.T) {
 		tc.spoil(m)
 		var f *FormatError
 		if err := m.Validate(); !errors.As(err, &f) || f.Path != tc.path {
-			t.Errorf("want an error at %s, got %v", tc.path, err)
+			t.Errorf("error = %v, want one at %s", err, tc.path)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestPositionsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for n := 0; ; n++ { // the n-th position of the manifest
+	for n := 0; ; n++ { // the n-th position in the manifest
 		m, left, path := fill(), n, ""
 		eachPosition(reflect.ValueOf(m).Elem(), "", func(at string, v reflect.Value) {
 			if left--; left == -1 {
@@ -252,15 +252,15 @@ func TestPositionsAreChecked(t *testing.T) {
 		}
 		found[path] = true
 		if m.Validate() == nil {
-			t.Errorf("%s: a negative column is accepted", path)
+			t.Errorf("%s: no error for a negative column", path)
 		}
 	}
-	// Each field of one of these types, wherever it is declared, must have been met.
+	// Each field of these types, wherever it is declared, must have been visited.
 	declared := map[string]bool{}
 	positionsOf(reflect.TypeOf(Manifest{}), "", declared)
 	for path := range declared {
 		if !found[path] {
-			t.Errorf("%s: no manifest of this test has this position", path)
+			t.Errorf("%s: position missing in the manifests of this test", path)
 		}
 	}
 }
@@ -293,7 +293,7 @@ func positionsOf(t reflect.Type, path string, found map[string]bool) {
 	case isPosition(t):
 		found[path] = true
 	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice:
-		if t.Elem() != reflect.TypeOf(Layout{}) { // which has none, and holds itself
+		if t.Elem() != reflect.TypeOf(Layout{}) { // Layout has no positions, and refers to itself
 			positionsOf(t.Elem(), path, found)
 		}
 	case t.Kind() == reflect.Struct && t != reflect.TypeOf(Layout{}):
@@ -303,7 +303,8 @@ func positionsOf(t reflect.Type, path string, found map[string]bool) {
 	}
 }
 
-// TestMemoryIsBounded: an element takes two bytes in the file and hundreds in memory.
+// TestMemoryIsBounded checks the memory for lists: an element may take two bytes in the file and
+// hundreds in memory.
 func TestMemoryIsBounded(t *testing.T) {
 	for _, list := range []string{"programs", "maps", "events", "errors", "fields", "requires", "params"} {
 		text := `{"schema":"btc/1","` + list + `":[` + strings.Repeat("{},", 4<<20) + `{}]}`
@@ -316,10 +317,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		var f *FormatError
 		if !errors.As(err, &f) || !f.Size {
-			t.Errorf("%s: %v", list, err)
+			t.Errorf("%s: error = %v", list, err)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > 5*maxMemory {
-			t.Errorf("%s: reading allocated %d MiB", list, used>>20)
+			t.Errorf("%s: Parse allocated %d MiB", list, used>>20)
 		}
 	}
 }
@@ -332,7 +333,7 @@ func TestLayoutsDoNotNestForEver(t *testing.T) {
 	}
 	m.Maps[0].Value = l
 	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "nest") {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
@@ -351,27 +352,27 @@ func TestBadJSON(t *testing.T) {
 	} {
 		_, err := Parse([]byte(in))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: want %q, got %v", in, want, err)
+			t.Errorf("Parse(%q): error = %v, want %q", in, err, want)
 		}
 	}
 }
 
 func TestBuckets(t *testing.T) {
 	if n := HistBuckets(0); n != 66 {
-		t.Errorf("hist(0): %d", n)
+		t.Errorf("buckets of hist(0) = %d", n)
 	}
 	if n := HistBuckets(5); n != 1+64+32*58 {
-		t.Errorf("hist(5): %d", n)
+		t.Errorf("buckets of hist(5) = %d", n)
 	}
 	if n := LhistBuckets(0, 100, 10); n != 12 {
-		t.Errorf("lhist: %d", n)
+		t.Errorf("buckets of lhist = %d", n)
 	}
 	if LhistBuckets(0, 1<<62, 1) != 0 || LhistBuckets(0, 10, 0) != 0 || LhistBuckets(5, 5, 1) != 0 {
-		t.Error("senseless bounds accepted")
+		t.Error("no error for invalid bounds")
 	}
 }
 
-// Whatever Parse accepts survives a round trip.
+// FuzzParse checks that whatever Parse accepts can be written and parsed again.
 func FuzzParse(f *testing.F) {
 	data, _ := write(sample())
 	f.Add(data)
@@ -383,15 +384,16 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := write(m)
 		if err != nil {
-			t.Fatalf("accepted, but not written: %v", err)
+			t.Fatalf("parsed, but cannot be written: %v", err)
 		}
 		if _, err := Parse(again); err != nil {
-			t.Fatalf("written, but not accepted: %v", err)
+			t.Fatalf("written, but cannot be parsed: %v", err)
 		}
 	})
 }
 
-// A map that the kernel stores in another form has the sizes that this form requires.
+// TestValidateStored checks that a map stored in another form in the kernel must have the sizes that
+// this form requires.
 func TestValidateStored(t *testing.T) {
 	u64 := Layout{Kind: "int", Size: 8}
 	stored := func() Map {
@@ -434,9 +436,9 @@ func TestValidateStored(t *testing.T) {
 		var f *FormatError
 		switch {
 		case c.path == "" && err != nil:
-			t.Errorf("%+v: %v", x, err)
+			t.Errorf("%+v: error = %v", x, err)
 		case c.path != "" && (!errors.As(err, &f) || f.Path != want):
-			t.Errorf("%+v: %v, want an error of %s", x, err, want)
+			t.Errorf("%+v: error = %v, want one of %s", x, err, want)
 		}
 	}
 }

@@ -16,12 +16,12 @@ func TestIntegerSyntax(t *testing.T) {
 		"10us": 10000, "7ns": 7, "1h": 3600e9, "010": 8, "-9223372036854775808": -1 << 63, "18446744073709551615": -1,
 	} {
 		if got, err := parseInt(text); err != nil || int64(got) != want {
-			t.Errorf("%s: got %d, %v, want %d", text, int64(got), err, want)
+			t.Errorf("parseInt(%s) = %d, %v, want %d", text, int64(got), err, want)
 		}
 	}
 	for _, text := range []string{"", "-", "abc", "12abc", "--5", "+5", "1.5", "_1", "18446744073709551616", "-9223372036854775809", "1e20", "0x", "s"} {
 		if got, err := parseInt(text); err == nil {
-			t.Errorf("%q was taken for %d", text, got)
+			t.Errorf("parseInt(%q) = %d, want an error", text, got)
 		}
 	}
 }
@@ -49,11 +49,11 @@ func TestParams(t *testing.T) {
 		"opt_aa": u64(1<<64 - 1), "opt_cc": u64(0), "opt_ee": "hello" + strings.Repeat("\x00", 11),
 	} {
 		if string(got[name]) != want {
-			t.Errorf("%s: %q, want %q", name, got[name], want)
+			t.Errorf("parameter %s = %q, want %q", name, got[name], want)
 		}
 	}
 	if _, ok := got["param_2"]; ok {
-		t.Error("a parameter that was not given was set")
+		t.Error("parameter set without a value")
 	}
 	for _, c := range []struct {
 		given []string
@@ -65,7 +65,7 @@ func TestParams(t *testing.T) {
 			names = append(names, p.Name)
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("of %q %q are missing, want %q", given, got, want)
+			t.Errorf("with %q, missing = %q, want %q", given, got, want)
 		}
 	}
 }
@@ -92,23 +92,23 @@ func TestBadParams(t *testing.T) {
 		"--cc invalid boolean (value: maybe)":               func() error { _, err := ParseParams(params(), nil, map[string]string{"cc": "maybe"}); return err },
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("error = %v, want %q", err, want)
 		}
 	}
 }
 
-// TestNumber: a number has the size of its variable.
+// TestNumber checks that a number has the size of its variable.
 func TestNumber(t *testing.T) {
 	for size, want := range map[int]int{1: 1, 4: 4, 8: 8, 16: 16} {
 		b := Number(0x0102030405060708, size)
 		if len(b) != want || b[0] != 8 || size > 8 && b[8] != 0 {
-			t.Errorf("in %d bytes: % x", size, b)
+			t.Errorf("number of %d bytes = % x", size, b)
 		}
 	}
 }
 
-// TestGiven: parameters given at compile time apply until others are given, except those that the
-// code was specialized for.
+// TestGiven checks that parameters given at compile time apply unless others are given, except for
+// those that the code was specialized for.
 func TestGiven(t *testing.T) {
 	given := func() *Manifest {
 		return &Manifest{
@@ -138,7 +138,7 @@ func TestGiven(t *testing.T) {
 		params, options, err := WithGiven(given(), c.positional, c.named)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%v %v: error %v, want %q", c.positional, c.named, err, c.err)
+				t.Errorf("%v %v: error = %v, want %q", c.positional, c.named, err, c.err)
 			}
 			continue
 		}
@@ -148,7 +148,7 @@ func TestGiven(t *testing.T) {
 	}
 	params, options, err := WithGiven(&Manifest{}, []string{"a"}, map[string]string{"x": "1"})
 	if d := cmp.Diff([]string{"a"}, params) + cmp.Diff(map[string]string{"x": "1"}, options); err != nil || d != "" {
-		t.Errorf("none given: %v %s", err, d)
+		t.Errorf("no parameters given: %v %s", err, d)
 	}
 }
 
@@ -173,31 +173,32 @@ func TestParameterBytes(t *testing.T) {
 		got, err := paramBytes(&Param{Name: c.name, Type: c.kind, Size: 4}, c.text)
 		if string(got) != c.want || (err != nil) != (c.err != "") ||
 			err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s %q: %q, %v; want %q, %q", c.kind, c.text, got, err, c.want, c.err)
+			t.Errorf("%s %q = %q, %v; want %q, %q", c.kind, c.text, got, err, c.want, c.err)
 		}
 	}
 }
 
-// TestIntegerLimits: a number larger than 64 bits is not an integer, in any notation.
+// TestIntegerLimits checks that a number that does not fit in 64 bits is an error, in any notation.
 func TestIntegerLimits(t *testing.T) {
 	for text, want := range map[string]uint64{"1e19": 1e19, "1_0e1": 100, "0X1F": 31, "0x1d": 29, "0b11": 3, "2e1s": 20e9, "1m": 60e9, "2d": 2 * 86400e9, "18446744073709551s": 0} {
 		got, err := parseInt(text)
 		if want == 0 {
 			if err == nil {
-				t.Errorf("%s is %d", text, got)
+				t.Errorf("parseInt(%s) = %d, want an error", text, got)
 			}
 		} else if err != nil || got != want {
-			t.Errorf("%s is %d, %v, want %d", text, got, err, want)
+			t.Errorf("parseInt(%s) = %d, %v, want %d", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"1e256", "2e19", "e5", "1e", "99999999999999999999e1", "1e-3"} {
 		if got, err := parseInt(text); err == nil {
-			t.Errorf("%q was taken for %d", text, got)
+			t.Errorf("parseInt(%q) = %d, want an error", text, got)
 		}
 	}
 }
 
-// TestUnexpectedOptions: all wrong options are named, together with the existing ones, in order.
+// TestUnexpectedOptions checks that all unexpected options are named, in order, together with the
+// existing ones.
 func TestUnexpectedOptions(t *testing.T) {
 	m := &Manifest{
 		Params: []Param{
@@ -211,18 +212,18 @@ func TestUnexpectedOptions(t *testing.T) {
 		"HINT: expected program options:\n    --b: what b is\n    --a":                                {"help": "true"},
 	} {
 		if _, err := ParseParams(m, nil, named); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
+			t.Errorf("error = %v, want %s", err, want)
 		}
 	}
 	const none = "unexpected program command line options: --x\nHINT: no custom program options defined."
 	if _, err := ParseParams(&Manifest{}, nil, map[string]string{"x": "1"}); err == nil || err.Error() != none {
-		t.Errorf("error %v, want %s", err, none)
+		t.Errorf("error = %v, want %s", err, none)
 	}
 	if _, err := ParseParams(m, []string{"1", "2"}, map[string]string{"a": "1"}); err != nil {
 		t.Error(err)
 	}
 	addr := &Manifest{Params: []Param{{Name: "$1", Type: "ipv4", Size: 4}}}
 	if _, err := ParseParams(addr, nil, nil); err == nil {
-		t.Error("an address that is not given was accepted")
+		t.Error("no error for a missing address")
 	}
 }

@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "rewrite docs/manifest.schema.json")
 
 const schemaFile = "../../docs/manifest.schema.json"
 
-// The published schema is generated from the Go types and their comments, so that they cannot
-// diverge.
+// TestPublishedSchema checks that the published schema is the one generated from the Go types and their
+// comments.
 func TestPublishedSchema(t *testing.T) {
 	docs := typeDocs(t)
 	defs := map[string]any{}
@@ -46,11 +46,11 @@ func TestPublishedSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is not what the types say: go test ./internal/manifest -update", schemaFile)
+		t.Errorf("%s is out of date: run go test ./internal/manifest -update", schemaFile)
 	}
 }
 
-// typeDocs reads the comments of the types' fields: "Type.Field" -> text.
+// typeDocs returns the comments of the fields of the types: "Type.Field" -> comment.
 func typeDocs(t *testing.T) map[string]string {
 	f, err := parser.ParseFile(token.NewFileSet(), "manifest.go", nil, parser.ParseComments)
 	if err != nil {

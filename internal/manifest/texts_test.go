@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Values of string parameters complete the manifest; invalid names are refused.
+// TestFillTexts checks that values of string parameters complete the manifest, and that invalid names
+// are rejected.
 func TestFillTexts(t *testing.T) {
 	fresh := func() *Manifest {
 		m := params()
@@ -31,7 +32,7 @@ func TestFillTexts(t *testing.T) {
 	}
 	for i, want := range []string{"/sys/a b", "/bin/x main", "main kprobe", "vfs_read"} {
 		if g := m.Globals[i]; g.Text != want || g.TextFrom != "" {
-			t.Errorf("%+v, want %q", g, want)
+			t.Errorf("Globals[%d] = %+v, want %q", i, g, want)
 		}
 	}
 	key := m.Maps[0].Key.Fields[0].Layout
@@ -47,17 +48,18 @@ func TestFillTexts(t *testing.T) {
 		{"/x", "ma in", `valid symbol ("ma in" provided)`, 4},
 	} {
 		if pos, err := fill(fresh(), c.first, c.ee); err == nil || !strings.Contains(err.Error(), c.want) || pos.Line != c.line {
-			t.Errorf("%+v: %v at %+v", c, err, pos)
+			t.Errorf("%+v: error = %v at %+v", c, err, pos)
 		}
 	}
 	m = fresh()
 	m.Globals = nil
 	if pos, err := fill(m, "", ""); err == nil || !strings.Contains(err.Error(), "skboutput() needs") || pos.Line != 5 {
-		t.Errorf("%v at %+v", err, pos)
+		t.Errorf("error = %v at %+v", err, pos)
 	}
 }
 
-// Only strings complete a manifest, and only where the loader fills them in.
+// TestTextParamsAreChecked checks that only strings may complete a manifest, and only where the loader
+// fills them in.
 func TestTextParamsAreChecked(t *testing.T) {
 	for path, change := range map[string]func(m *Manifest){
 		"globals[0].text_from":                   func(m *Manifest) { m.Globals[0].TextFrom = "param_1" },
@@ -78,7 +80,7 @@ func TestTextParamsAreChecked(t *testing.T) {
 		change(m)
 		err := m.Validate()
 		if path == "" && err != nil || path != "" && (err == nil || !strings.Contains(err.Error(), path+":")) {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: error = %v", path, err)
 		}
 	}
 }

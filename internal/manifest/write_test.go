@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 )
 
-// write validates m and writes its file, as backend/manifest does.
+// write validates and encodes m, as backend/manifest does.
 func write(m *Manifest) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err

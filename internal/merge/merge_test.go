@@ -26,7 +26,7 @@ var (
 	pair      = manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: shortText}}}
 )
 
-// shapes has a map of each shape that can be added up.
+// shapes has a map of each shape that can be merged.
 var shapes = []manifest.Map{
 	{Name: "@avg", Shape: "avg", Value: &integer64},
 	{Name: "@count", Shape: "count", Value: &unsigned, Key: &pair},
@@ -40,10 +40,10 @@ var shapes = []manifest.Map{
 		Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: unsigned}}}},
 }
 
-// content is the set of values that a host counted, by map and key.
+// content holds the values that a host counted, by map and key.
 type content map[string]map[string][]int64
 
-// random returns some values for each map; a key has its parts.
+// random returns some values for each map; a key consists of its parts.
 func random(r *rand.Rand) content {
 	c := content{}
 	for i := range shapes {
@@ -74,10 +74,10 @@ func random(r *rand.Rand) content {
 	return c
 }
 
-// elements returns the values as a run has counted them.
+// elements returns the values as counted by a run.
 func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 	var out []render.Element
-	last := int64(0) // interval of all keys
+	last := int64(0) // interval over all keys
 	for _, all := range values {
 		for _, v := range all {
 			last = max(last, 100+v&3)
@@ -129,7 +129,7 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 	return out
 }
 
-// written returns the output of the end of a run in a format.
+// written returns the final output of a run in a format.
 func written(f *output.Format, host string, c content) string {
 	var out strings.Builder
 	r := &output.Run{Manifest: &manifest.Manifest{Object: manifest.Object{SHA256: "ab12"}}, Env: &format.Env{}, Host: host, At: time.Unix(1, 0)}
@@ -146,7 +146,8 @@ func written(f *output.Format, host string, c content) string {
 	return out.String()
 }
 
-// Merged runs of several hosts equal the run of a single host with all the data.
+// TestMergeIsOneRun checks that merging the runs of several hosts gives the output of a single host
+// with all the data.
 func TestMergeIsOneRun(t *testing.T) {
 	json2 := output.Find("json2")
 	for seed := range uint64(50) {
@@ -211,7 +212,7 @@ func TestRead(t *testing.T) {
 		{name: "cut", in: line + line[:50], want: "@x[1]: 2\n", cut: true},
 		{name: "no newline", in: strings.TrimSpace(line), want: "@x[1]: 2\n"},
 		{name: "other lines", in: `{"type": "printf", "data": "x"}` + "\n\n" + line, want: "@x[1]: 2\n"},
-		{name: "symbols by their text", want: "@x[f+1]: 4\n", in: strings.Replace(line, `[{"key": [1], "value": 2}]`,
+		{name: "symbols by name", want: "@x[f+1]: 4\n", in: strings.Replace(line, `[{"key": [1], "value": 2}]`,
 			`[{"key": [{"address": 1, "text": "f+1"}], "value": 1}, {"key": [{"address": 9, "text": "f+1"}], "value": 3}]`, 1)},
 		{name: "64 bits", in: strings.Replace(line, `"value": 2`, `"value": 18446744073709551615`, 1), want: "@x[1]: 18446744073709551615\n"},
 
@@ -222,9 +223,9 @@ func TestRead(t *testing.T) {
 		{name: "no value", in: strings.Replace(line, `, "value": 2`, "", 1), err: "an entry has no value"},
 		{name: "a value that is not a number", in: strings.Replace(line, `"value": 2`, `"value": "x"`, 1), err: "a value of count"},
 		{name: "too large", in: strings.Replace(line, `"value": 2`, `"value": 18446744073709551616`, 1), err: "a value of count"},
-		{name: "no shape", in: strings.Replace(line, `count`, `size`, 1), err: `no map has the shape "size"`},
+		{name: "unknown shape", in: strings.Replace(line, `count`, `size`, 1), err: `no map has the shape "size"`},
 		{name: "bits", in: strings.Replace(line, `"count"`, `"hist", "bits": 60`, 1), err: `no map has the shape "hist"`},
-		{name: "a bucket that is none", in: strings.Replace(strings.Replace(line, `"count"`, `"hist", "bits": 0`, 1), `2}`, `[{"min": 3, "max": 3, "count": 1}]}`, 1), err: "no bucket begins at 3"},
+		{name: "an invalid bucket", in: strings.Replace(strings.Replace(line, `"count"`, `"hist", "bits": 0`, 1), `2}`, `[{"min": 3, "max": 3, "count": 1}]}`, 1), err: "no bucket begins at 3"},
 		{name: "tseries", in: strings.Replace(line, `"count"`, `"tseries", "interval": 9000000000000000000, "intervals": 1000`, 1), err: `no map has the shape "tseries"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -232,7 +233,7 @@ func TestRead(t *testing.T) {
 			cut, err := r.Read("in", strings.NewReader(c.in))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.HasPrefix(err.Error(), "in:") {
-					t.Errorf("%v, want %q", err, c.err)
+					t.Errorf("error = %v, want %q", err, c.err)
 				}
 				return
 			}
@@ -240,7 +241,7 @@ func TestRead(t *testing.T) {
 				t.Fatal(cut, err)
 			}
 			if got := string(r.AppendText(nil, "@x")); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -272,7 +273,7 @@ func TestByHost(t *testing.T) {
 		}
 	}
 	if got := string(r.AppendText(nil, "@x")); got != "@x[b, 1]: 2\n@x[a, 1]: 4\n" || r.Hosts() != 2 {
-		t.Errorf("%q of %d hosts", got, r.Hosts())
+		t.Errorf("report %q of %d hosts", got, r.Hosts())
 	}
 }
 
@@ -292,7 +293,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestPartial: a run in which the budget detached a probe is merged, and reported.
+// TestPartial checks that a run in which the budget detached a probe is merged, and reported.
 func TestPartial(t *testing.T) {
 	const line = `{"type": "map", "name": "@n", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}`
 	const detached = `{"type": "detached", "time": "2026-01-01T00:00:00Z", "probe": "kprobe:f", "line": 3, "col": 1, "covered_ns": 20100000000}`
@@ -307,6 +308,6 @@ func TestPartial(t *testing.T) {
 	}
 	const want = `web1: the budget detached "kprobe:f": its data covers the first 20.1 s`
 	if len(r.Partial) != 1 || r.Partial[0] != want || string(r.AppendText(nil, "@n")) != "@n: 10\n" {
-		t.Errorf("%q, %s", r.Partial, r.AppendText(nil, "@n"))
+		t.Errorf("Partial = %q, report %s", r.Partial, r.AppendText(nil, "@n"))
 	}
 }

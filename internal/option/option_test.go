@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// table is one with each kind of option; what they set is appended to got.
+// table returns a table with each kind of option. The values that they set are appended to got.
 func table(got *[]string) Table {
 	note := func(name string) func(string) error {
 		return func(v string) error {
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 		var got []string
 		line, err := table(&got).Parse(strings.Fields(c.line))
 		if fmt.Sprint(err) != c.err && (err != nil || c.err != "") {
-			t.Errorf("%s: error %v, want %q", c.line, err, c.err)
+			t.Errorf("%s: error = %v, want %q", c.line, err, c.err)
 		}
 		if have := strings.Join(got, " "); have != c.set {
 			t.Errorf("%s: set %q, want %q", c.line, have, c.set)
@@ -84,10 +84,10 @@ func TestSet(t *testing.T) {
 	var list []string
 	tab := Table{{Name: "on", To: &on}, {Name: "add", Value: "X", Choices: Choices("a", "b"), To: &list}}
 	if _, err := tab.Parse([]string{"--on", "--add=a", "--add", "b"}); err != nil || !on || !slices.Equal(list, []string{"a", "b"}) {
-		t.Errorf("on %v, list %q, %v", on, list, err)
+		t.Errorf("on = %v, list = %q, error = %v", on, list, err)
 	}
 	if _, err := tab.Parse([]string{"--add=c"}); err == nil {
-		t.Error("a value that is not a choice was accepted")
+		t.Error("no error for a value that is not a choice")
 	}
 }
 
@@ -108,6 +108,6 @@ Group two:
   -I DIR
 `
 	if have := table(new([]string)).Help(); have != want {
-		t.Errorf("have:\n%s", have)
+		t.Errorf("got:\n%s", have)
 	}
 }

@@ -9,34 +9,34 @@ import (
 	"testing"
 )
 
-// Each name or alias identifies one kind.
+// TestFind checks that each name and alias identifies one kind.
 func TestFind(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range types {
 		row := &types[i]
 		for _, name := range append([]string{row.Kind}, row.Aliases...) {
 			if seen[name] {
-				t.Errorf("%s is in the table twice", name)
+				t.Errorf("duplicate name %s", name)
 			}
 			seen[name] = true
 			if Find(name) != row {
-				t.Errorf("%s finds %v", name, Find(name))
+				t.Errorf("Find(%s) = %v", name, Find(name))
 			}
 		}
 		if row.Min > row.Max {
-			t.Errorf("%s takes %d to %d parts", row.Kind, row.Min, row.Max)
+			t.Errorf("%s: invalid range of parts: %d to %d", row.Kind, row.Min, row.Max)
 		}
 		if Lookup(row.Kind) != row || Lookup(strings.ToUpper(row.Kind)) != nil {
-			t.Errorf("%s is not looked up by its kind alone", row.Kind)
+			t.Errorf("%s: lookup by kind finds another row", row.Kind)
 		}
 	}
 	for word, kind := range map[string]string{"BEGIN": Begin, "KProbe": Kprobe, "K": Kprobe, "u": Uprobe, "U": USDT, "Ur": Uretprobe} {
 		if got := Find(word); got == nil || got.Kind != kind {
-			t.Errorf("%s finds %v, want %s", word, got, kind)
+			t.Errorf("Find(%s) = %v, want %s", word, got, kind)
 		}
 	}
 	if Find("kprob") != nil || Find("") != nil {
-		t.Error("a word that is not a kind finds one")
+		t.Error("Find found a kind for an unknown word")
 	}
 }
 
@@ -85,12 +85,12 @@ func TestSplit(t *testing.T) {
 				}
 			}
 			if !p.Quoted && text[p.Start:p.End] != p.Text {
-				t.Errorf("%s: part %q is at %q", text, p.Text, text[p.Start:p.End])
+				t.Errorf("%s: part %q has the span of %q", text, p.Text, text[p.Start:p.End])
 			}
 			words = append(words, word)
 		}
 		if got := strings.Join(words, "|"); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+			t.Errorf("Split(%s) = %s, want %s", text, got, want)
 		}
 	}
 }
@@ -105,12 +105,12 @@ func TestSubstitute(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+			t.Errorf("Substitute(%s) = %s, want %s", text, got, want)
 		}
 	}
 }
 
-// points are attach points, and their whole names, sections and what else was read.
+// points are attach points with their full names, sections and other fields.
 var points = []struct{ text, name, section string }{
 	{"BEGIN", "begin", "raw_tp"},
 	{"self:signal:SIGUSR1", "self:signal:SIGUSR1", "raw_tp"},
@@ -163,24 +163,24 @@ func TestParse(t *testing.T) {
 		p, err := row.Parse(parts[1:])
 		if c.name == "" {
 			if err == nil {
-				t.Errorf("%s is read as %+v", c.text, p)
+				t.Errorf("Parse(%s) = %+v", c.text, p)
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", c.text, err)
+			t.Errorf("Parse(%s): error = %v", c.text, err)
 			continue
 		}
 		if got := row.Text(&p); got != c.name {
-			t.Errorf("%s is %s, want %s", c.text, got, c.name)
+			t.Errorf("name of %s = %s, want %s", c.text, got, c.name)
 		}
 		if got := row.Section(&p); got != c.section {
-			t.Errorf("%s has section %s, want %s", c.text, got, c.section)
+			t.Errorf("section of %s = %s, want %s", c.text, got, c.section)
 		}
 	}
 }
 
-// An error is at the invalid part.
+// TestParseErrors checks that an error has the position of the invalid part.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"self:x:SIGUSR1":                  "0: x is not a supported trigger",
@@ -242,7 +242,7 @@ func TestParseErrors(t *testing.T) {
 		parts := Split(text)
 		p, err := Find(parts[0].Text).Parse(parts[1:])
 		if err == nil {
-			t.Errorf("%s is read as %+v", text, p)
+			t.Errorf("Parse(%s) = %+v, want an error", text, p)
 			continue
 		}
 		if got := fmt.Sprintf("%d: %s", err.Part, err.Text); got != want {
@@ -259,19 +259,19 @@ func TestNanoseconds(t *testing.T) {
 		ok    bool
 	}{{"us", 3, 3000, true}, {"ms", 2, 2e6, true}, {"s", 1, 1e9, true}, {"hz", 99, 0, false}} {
 		if ns, ok := Nanoseconds(c.unit, c.count); ns != c.ns || ok != c.ok {
-			t.Errorf("%d %s is %d, %v", c.count, c.unit, ns, ok)
+			t.Errorf("Nanoseconds(%d %s) = %d, %v", c.count, c.unit, ns, ok)
 		}
 	}
 	if n, ok := duration("53375d"); !ok || n > math.MaxInt64/2 {
-		t.Errorf("53375 days are %d, %v", n, ok)
+		t.Errorf("Nanoseconds of 53375 days = %d, %v", n, ok)
 	}
 	if _, ok := duration("53376d"); ok {
-		t.Error("a duration past 2^62 is accepted")
+		t.Error("no error for a duration above 2^62")
 	}
 }
 
-// Any attach point, however odd, is parsed or refused, and the name of a parsed one parses to the
-// same.
+// FuzzParse checks that any string is either parsed or rejected, and that the name of a parsed attach
+// point parses to the same.
 func FuzzParse(f *testing.F) {
 	for _, c := range points {
 		f.Add(c.text)
@@ -285,7 +285,7 @@ func FuzzParse(f *testing.F) {
 		p, err := row.Parse(parts[1:])
 		if err != nil {
 			if err.Part >= len(parts)-1 || err.Text == "" {
-				t.Fatalf("%q: %+v", text, err)
+				t.Fatalf("Parse(%q) = %+v", text, err)
 			}
 			return
 		}

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenTakesRegularFilesOnly: an ordinary open of a FIFO without a writer would block forever.
+// TestOpenTakesRegularFilesOnly checks that files other than regular ones are rejected: opening a FIFO
+// without a writer, for example, would block forever.
 func TestOpenTakesRegularFilesOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -43,7 +44,7 @@ func TestOpenTakesRegularFilesOnly(t *testing.T) {
 	} {
 		f, err := Open(c.path)
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-			t.Errorf("%s: %v, want %v", c.path, err, c.want)
+			t.Errorf("Open(%s): error = %v, want %v", c.path, err, c.want)
 		}
 		f.Close()
 	}
@@ -68,16 +69,16 @@ func TestOpenInStaysBelowItsRoot(t *testing.T) {
 	for _, path := range []string{"/file", "/a/absolute", "/a/up", "/../file"} {
 		f, err := OpenIn(root, path)
 		if err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("OpenIn(%s): error = %v", path, err)
 			continue
 		}
 		if fi, err := f.Stat(); err != nil || fi.Size() != int64(len("inside")) {
-			t.Errorf("%s leads to another file", path)
+			t.Errorf("%s opened a different file", path)
 		}
 		f.Close()
 	}
 	if f, err := OpenIn(root, "/a/out"); err == nil {
-		t.Errorf("a symbolic link led to %s outside of the root", outside)
+		t.Errorf("symbolic link followed to %s outside of the root", outside)
 		f.Close()
 	}
 }
@@ -97,7 +98,7 @@ func TestCreateIn(t *testing.T) {
 		}
 	}
 	if err := os.Link(outside, filepath.Join(root, "hard")); err != nil {
-		t.Logf("the hard link was not tried: %v", err)
+		t.Logf("hard link not tested: %v", err)
 	}
 	if err := unix.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,17 +106,17 @@ func TestCreateIn(t *testing.T) {
 	for _, name := range []string{"new", "old"} {
 		f, err := CreateIn(root, name)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("CreateIn(%s): error = %v", name, err)
 			continue
 		}
 		f.WriteString("text")
 		f.Close()
 		if b, err := os.ReadFile(filepath.Join(root, name)); string(b) != "text" {
-			t.Errorf("%s has %q, %v", name, b, err)
+			t.Errorf("contents of %s = %q, %v", name, b, err)
 		}
 	}
 	if fi, err := os.Stat(filepath.Join(root, "new")); err != nil || fi.Mode() != 0o600 {
-		t.Errorf("new: mode %v, %v", fi.Mode(), err)
+		t.Errorf("mode of new = %v, %v", fi.Mode(), err)
 	}
 	for _, name := range []string{"out", "dir/secret", "hard", "fifo", "device", "../x", ".", "none/x"} {
 		if f, err := CreateIn(root, name); err == nil {
@@ -124,7 +125,7 @@ func TestCreateIn(t *testing.T) {
 		}
 	}
 	if b, _ := os.ReadFile(outside); string(b) != "old" {
-		t.Errorf("a file outside of the root was changed: %q", b)
+		t.Errorf("file outside of the root changed: %q", b)
 	}
 }
 
@@ -142,7 +143,7 @@ func TestDirIn(t *testing.T) {
 	for path, ok := range map[string]bool{".": true, "a/b": true, "a/../a": true, "a/out": false, "file": false, "..": false, "a/none": false} {
 		f, err := DirIn(root, path)
 		if (err == nil) != ok {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("DirIn(%s): error = %v", path, err)
 		}
 		f.Close()
 	}
@@ -154,20 +155,21 @@ func TestReadIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := Read(path, 100); err != nil || len(b) != 100 {
-		t.Errorf("%d bytes, %v", len(b), err)
+		t.Errorf("read %d bytes, error = %v", len(b), err)
 	}
 	if _, err := Read(path, 99); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("100 of at most 99 bytes: %v", err)
+		t.Errorf("100 bytes with limit 99: error = %v", err)
 	}
 	if err := os.Truncate(path, 1<<40); err != nil { // sparse
-		t.Skip("skipped: the file system has no sparse files of 1 TiB: ", err)
+		t.Skip("skipped: the file system does not support sparse files of 1 TiB: ", err)
 	}
 	if _, err := Read(path, 1<<10); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("1 TiB of at most 1 KiB: %v", err)
+		t.Errorf("1 TiB with limit 1 KiB: error = %v", err)
 	}
 }
 
-// TestListIn: links are resolved below the root, and at most the given number of names is kept.
+// TestListIn checks that links are resolved below the root, and that at most the given number of names
+// is returned.
 func TestListIn(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"a/x", "a/y", "a/z"} {
@@ -177,27 +179,27 @@ func TestListIn(t *testing.T) {
 	os.Symlink("/a", filepath.Join(root, "link"))
 	os.Symlink("../../../..", filepath.Join(root, "out"))
 	if names, err := ListIn(root, "/link", 3); err != nil || len(names) != 3 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("ListIn = %v, %v", names, err)
 	}
 	if names, err := ListIn(root, "a/x", 3); err != nil || len(names) != 0 {
-		t.Errorf("empty: %v, %v", names, err)
+		t.Errorf("ListIn of an empty directory = %v, %v", names, err)
 	}
 	if names, err := ListIn(root, "out", 10); err != nil || len(names) != 4 {
-		t.Errorf("a link left the root: %v, %v", names, err)
+		t.Errorf("ListIn followed a link out of the root: %v, %v", names, err)
 	}
 	if _, err := ListIn(root, "a", 2); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("three names of two: %v", err)
+		t.Errorf("three names with limit two: error = %v", err)
 	}
 	if _, err := ListIn(root, "none", 2); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 	if _, err := ListIn(root, "file", 2); !errors.Is(err, unix.ENOTDIR) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 	if data, err := ReadIn(root, "file", 5); err != nil || string(data) != "12345" {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf("data %q, error = %v", data, err)
 	}
 	if _, err := ReadIn(root, "file", 4); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 }

@@ -15,7 +15,7 @@ func TestMessage(t *testing.T) {
 			"x.bt:3:15: error[E0201]: bad\n 3 | begin { print(foo); }\n   |               ^~~\n   | more\n   = hint: do\n"},
 		{"one byte on a later line", Message{File: "x.bt", Line: 123, Col: 1, EndCol: 2, Severity: "warning", Text: "bad", Source: &line},
 			"x.bt:123:1: warning: bad\n 123 | begin { print(foo); }\n     | ^\n     | more\n     = hint: do\n"},
-		{"a line that is not known", Message{File: "x.bt", Line: 3, Col: 15, EndCol: 18, Severity: "note", Text: "bad"},
+		{"an unknown line", Message{File: "x.bt", Line: 3, Col: 15, EndCol: 18, Severity: "note", Text: "bad"},
 			"x.bt:3:15: note: bad\n | more\n = hint: do\n"},
 		{"no position", Message{File: "x.bt", Severity: "error", Text: "bad"}, "error: bad\n | more\n = hint: do\n"},
 		{"past the end", Message{File: "x.bt", Line: 1, Col: 900, EndCol: 2, Severity: "error", Text: "bad", Source: &line},
@@ -24,7 +24,7 @@ func TestMessage(t *testing.T) {
 			"x.bt:1:1: \x1b[1;33mwarning[W1]\x1b[0m: bad\n 1 | begin { print(foo); }\n   | \x1b[1;32m^~\x1b[0m\n   | more\n   = hint: do\n"},
 	} {
 		if got := c.m.String() + c.m.Note("more") + c.m.Hint("do"); got != c.want {
-			t.Errorf("%s:\n%q, want\n%q", c.name, got, c.want)
+			t.Errorf("%s: got\n%q, want\n%q", c.name, got, c.want)
 		}
 	}
 }

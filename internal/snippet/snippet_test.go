@@ -19,7 +19,7 @@ func TestMark(t *testing.T) {
 		{"wide characters", "\u4f60\u597dx", 3, 6, Line{"\u4f60\u597dx", 2, 2}},
 		{"a combining character", "e\u0301x", 3, 4, Line{"e\u0301x", 1, 1}},
 		{"control characters", "a\x1b[2Jb", 0, 1, Line{"a\ufffd[2Jb", 0, 1}},
-		{"a wrong byte", "a\xffb", 2, 3, Line{"a\ufffdb", 2, 1}},
+		{"an invalid byte", "a\xffb", 2, 3, Line{"a\ufffdb", 2, 1}},
 		{"the end", "abc", 3, 4, Line{"abc", 3, 0}},
 		{"outside", "abc", -5, 99, Line{"abc", 0, 3}},
 		{"backwards", "abc", 2, 1, Line{"abc", 2, 0}},
@@ -31,12 +31,12 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// A long line is cut around the marker, which remains visible.
+// TestMarkLongLine checks that a long line is cut around the marker, which must remain visible.
 func TestMarkLongLine(t *testing.T) {
 	line := strings.Repeat("x", 10_000) + "MARK" + strings.Repeat("y", 10_000)
 	got := Mark(line, 10_000, 10_004)
 	if n := columns(got.Text); n > maxColumns+2*len(ellipsis) || got.Width != 4 || got.Text[got.Column:got.Column+4] != "MARK" {
-		t.Errorf("%d columns, mark at %d+%d", n, got.Column, got.Width)
+		t.Errorf("%d columns, marker at %d+%d", n, got.Column, got.Width)
 	}
 }
 
