@@ -108,9 +108,13 @@ func (r row) ratio() string {
 	if r.Ratio == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("%.2f", r.Ratio)
+	digits := 2
+	if r.Ratio < 0.01 {
+		digits = 4
+	}
+	s := fmt.Sprintf("%.*f", digits, r.Ratio)
 	if r.Spread[1] != 0 {
-		s += fmt.Sprintf(" (%.2f..%.2f)", r.Spread[0], r.Spread[1])
+		s += fmt.Sprintf(" (%.*f..%.*f)", digits, r.Spread[0], digits, r.Spread[1])
 	}
 	return s
 }

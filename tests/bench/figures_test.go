@@ -3,10 +3,14 @@
 package main
 
 import (
+	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestAboveAnEmptyProgram checks that a cost that cannot be distinguished from that of an empty program
@@ -84,5 +88,31 @@ func TestWrap(t *testing.T) {
 	want := "* " + strings.TrimSpace(strings.Repeat("µµµµ ", 19)) + "\n  µµµµ µµµµ\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite docs/bench/bench.md from bench.json")
+
+// TestPage checks that docs/bench/bench.md shows what bench.json has.
+func TestPage(t *testing.T) {
+	data, err := os.ReadFile("../../docs/bench/bench.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r result
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("../../docs/bench/bench.md", []byte(r.markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile("../../docs/bench/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.markdown(), string(page)); diff != "" {
+		t.Errorf("docs/bench/bench.md (-from bench.json +have):\n%s", diff)
 	}
 }

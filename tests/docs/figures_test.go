@@ -87,8 +87,10 @@ func rounded(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	case v >= 0.995:
 		return fmt.Sprintf("%.1f", v)
+	case v >= 0.0995:
+		return fmt.Sprintf("%.2f", v)
 	}
-	return fmt.Sprintf("%.2f", v)
+	return fmt.Sprintf("%.3f", v)
 }
 
 // TestFigures checks the figures that pages quote from docs/bench.
@@ -113,6 +115,7 @@ func TestFigures(t *testing.T) {
 			fmt.Sprintf("%.1f MB", maxLoader/1e6)},
 		{"`btrun` from start to attached, one-liner", f.pair("loader", "start to attached", "ms", 1), "100 ms"},
 		{"`btrun` resident while tracing, one-liner", f.pair("loader", "resident memory at its peak", "MiB", 1), fmt.Sprintf("%d MiB", maxResident>>10)},
+		{"`btrun` from Ctrl-C to its end, 360 tracepoints of system calls", f.pair("attach", "360 probes, interrupt to exit", "s", 1e-3), ""},
 		{"from an event to its printed line, worst median at any rate",
 			fmt.Sprintf("%s ms (bpftrace: %s ms)", rounded(worst), rounded(typical)), "10 ms"},
 		{"a traced call that prints a line, at 20,000 lines a second", f.pair("latency", "20000 lines a second: time of the traced call", "µs", 1e-3), ""},
