@@ -215,6 +215,8 @@ type Layout struct {
 	// FormatFrom is as Event.FormatFrom.
 	FormatFrom string
 	Clock      int // timestamp: as OpNsecs's Imm
+	// IDOf is "cgroup" for an int that is the ID of a cgroup, in keys of maps.
+	IDOf string
 }
 
 // Field is a part of a tuple, record or event.

@@ -231,8 +231,15 @@ func fields(m *ir.Module, f *emit.Func) []manifest.FieldUse {
 	for _, c := range f.CORE {
 		out = append(
 			out,
-			manifest.FieldUse{Program: m.Symbol(f.Name), Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path, Kind: int(c.Kind),
-				Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos)},
+			manifest.FieldUse{
+				Program:  m.Symbol(f.Name),
+				Insn:     c.Insn,
+				Type:     c.Ref.Type,
+				Path:     c.Ref.Path,
+				Kind:     int(c.Kind),
+				Compared: c.Compared && c.Kind == ir.FieldRShift,
+				Pos:      pos(c.Pos),
+			},
 		)
 	}
 	return out
@@ -372,6 +379,7 @@ func layout(l *ir.Layout) manifest.Layout {
 	out := manifest.Layout{
 		Kind: string(l.Kind), Size: l.Size, Signed: l.Signed, Name: l.Name, CORE: l.CORE, Count: l.Count,
 		Stack: l.Stack, Depth: l.Depth, Mode: l.Mode, Format: l.Format, FormatFrom: l.FormatFrom, Clock: l.Clock,
+		IDOf: l.IDOf,
 	}
 	if l.Enum != nil {
 		out.Enum = map[string]string{}

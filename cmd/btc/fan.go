@@ -84,7 +84,7 @@ func (r *fanRun) options() option.Table {
 			Help: fmt.Sprintf("give up on a host that has not answered after TIME; default: %s", fanConnect)},
 		{Name: "host-timeout", Value: "TIME", Group: "Hosts", To: setDuration("host-timeout", &r.grace),
 			Help: fmt.Sprintf(
-				"give up on a host that has not reported TIME after the end of its run; default: %s",
+				"give up on a host that has not reported TIME after the end of its run, or that has sent nothing for TIME (at least 10s); default: %s",
 				fanGrace,
 			)},
 		{Name: "failed", Value: "FILE", Group: "Hosts", To: &r.failedFile,
@@ -105,7 +105,7 @@ func (r *fanRun) options() option.Table {
 		if o.Group != "" {
 			group = o.Group
 		}
-		if !own[o.Name] && (options.Travels(group) || o.Name == "every") {
+		if !own[o.Name] && (options.Travels(group) || o.Name == "every" || o.Name == "names") {
 			o.To = r.passOn(o)
 			table = append(table, o)
 		}
@@ -176,6 +176,7 @@ func (r *fanRun) run(line *option.Line) int {
 		Hosts: hosts, Command: r.hosts.command(reach, args), Object: r.object, Program: r.program,
 		Identity: r.base.Object.SHA256, ByHost: r.report.by == "host", Parallel: r.parallel,
 		Connect: r.connect, Timeout: r.btrun.Timeout, Grace: r.grace, Partial: r.btrun.Every > 0,
+		Waits: r.btrun.Wait,
 	}
 	for i := range r.base.Maps {
 		f.Maps = append(f.Maps, r.base.Maps[i].Name)
@@ -379,6 +380,21 @@ type fanOutput struct {
 	w    io.Writer
 	f    *os.File // the -o file
 	path string   // f is renamed to this path at the end; "": no renaming
+	// fresh means that f did not exist before, begun that its old content has been truncated.
+	fresh, begun bool
+}
+
+// Write writes to the -o file. Its old content is kept until then.
+func (o *fanOutput) Write(p []byte) (int, error) {
+	if !o.begun {
+		o.begun = true
+		if fi, err := o.f.Stat(); err == nil && fi.Mode().IsRegular() {
+			if err := o.f.Truncate(0); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return o.f.Write(p)
 }
 
 // open opens the -o file. As with btrun, a metrics file is replaced as a whole at the end.
@@ -393,20 +409,28 @@ func (r *fanRun) open() (*fanOutput, error) {
 		}
 		return &fanOutput{w: f, f: f, path: r.report.file}, nil
 	}
-	f, err := os.Create(r.report.file)
+	_, err := os.Stat(r.report.file)
+	fresh := os.IsNotExist(err)
+	f, err := os.OpenFile(r.report.file, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, err
 	}
-	return &fanOutput{w: f, f: f}, nil
+	o := &fanOutput{f: f, fresh: fresh}
+	o.w = o
+	return o, nil
 }
 
-// end closes the file. Without a report, a document is discarded.
+// end closes the file. Without a report, a document is discarded, and so is a new file without content.
 func (o *fanOutput) end(isWhole bool) error {
 	if o.f == nil {
 		return nil
 	}
-	if o.path == "" {
-		return o.f.Close()
+	if o.path == "" && (isWhole || o.begun) {
+		_, err := o.Write(nil) // without a report, too, old content is gone
+		if e := o.f.Close(); err == nil {
+			err = e
+		}
+		return err
 	}
 	if !isWhole {
 		o.drop()
@@ -425,11 +449,11 @@ func (o *fanOutput) end(isWhole bool) error {
 	return err
 }
 
-// drop discards a document.
+// drop discards a document, or a new file without content.
 func (o *fanOutput) drop() {
 	if o.f != nil {
 		o.f.Close()
-		if o.path != "" {
+		if o.path != "" || o.fresh && !o.begun {
 			os.Remove(o.f.Name())
 		}
 	}

@@ -192,9 +192,15 @@ func withHost(line []byte, kind, host string) []byte {
 	return append(append(append(dst, ", "...), rest...), '\n')
 }
 
+// maxPart is the maximum size of an incomplete line that is buffered, in bytes.
+const maxPart = 64 << 10
+
 // print writes output with the host before each line. An incomplete line is buffered.
 func (v *fanView) print(h fan.Host, text []byte) {
 	text = append(v.parts[h.Name], text...)
+	if len(text) > maxPart && bytes.IndexByte(text, '\n') < 0 {
+		text = append(text, '\n')
+	}
 	end := bytes.LastIndexByte(text, '\n') + 1
 	var b []byte
 	for line := range bytes.Lines(text[:end]) {

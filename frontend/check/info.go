@@ -349,8 +349,10 @@ type Map struct {
 	// KeyNames are the script's names for the parts of the key at their first use (the last part
 	// of "args.ret", the variable, the builtin); "" for a part without a name.
 	KeyNames []string
-	Shape    Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
-	Key      *types.Type
+	// KeyIDs says, for each part of the key, what its numbers identify in all uses: "cgroup" or "".
+	KeyIDs []string
+	Shape  Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
+	Key    *types.Type
 	// Value is the type of a plain map's values; for an aggregation, the 64-bit integer type of its numbers.
 	Value      *types.Type
 	Bits       int // hist

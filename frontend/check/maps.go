@@ -148,6 +148,38 @@ func (m *mapState) nameKey(keys []ast.Expr) {
 			m.KeyNames[i] = NameOf(k)
 		}
 	}
+	m.identify(keys)
+}
+
+// identify notes which parts of the key are always IDs of cgroups.
+func (m *mapState) identify(keys []ast.Expr) {
+	if m.KeyIDs == nil {
+		m.KeyIDs = make([]string, len(keys))
+		for i, k := range keys {
+			m.KeyIDs[i] = idOf(k)
+		}
+		return
+	}
+	for i := range m.KeyIDs {
+		if i >= len(keys) || idOf(keys[i]) != m.KeyIDs[i] {
+			m.KeyIDs[i] = ""
+		}
+	}
+}
+
+// idOf returns "cgroup" for the builtin cgroup and for cgroupid(), whose values are IDs of cgroups, else "".
+func idOf(x ast.Expr) string {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ident:
+		if x.Name == "cgroup" {
+			return "cgroup"
+		}
+	case *ast.Call:
+		if x.Func.Text == "cgroupid" {
+			return "cgroup"
+		}
+	}
+	return ""
 }
 
 // NameOf returns a name for an expression's value: "ret" for args.ret, "comm", "x" for $x; for a call, the name of its

@@ -67,7 +67,7 @@ func (b *builder) addMap(m *check.Map) {
 		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted, Help: m.Help, Unit: m.Unit,
 	}
 	if m.Key != nil {
-		out.Key, out.KeyNames = b.layout(m.Key), m.KeyNames
+		out.Key, out.KeyNames = identified(b.layout(m.Key), m.KeyIDs), m.KeyNames
 	}
 	if m.Value != nil {
 		out.Value = b.layout(m.Value)
@@ -81,6 +81,32 @@ func (b *builder) addMap(m *check.Map) {
 		out.Key = b.seriesLayout(out.Key)
 	}
 	b.m.Maps = append(b.m.Maps, out)
+}
+
+// identified returns the layout of a key whose parts identify what ids says. Layouts are shared, so it is a copy.
+func identified(key *ir.Layout, ids []string) *ir.Layout {
+	if !slices.ContainsFunc(ids, func(id string) bool { return id != "" }) {
+		return key
+	}
+	mark := func(l *ir.Layout, id string) *ir.Layout {
+		if l.Kind != ir.LInt || l.Size != 8 {
+			return l
+		}
+		c := *l
+		c.IDOf = id
+		return &c
+	}
+	if key.Kind != ir.LTuple {
+		return mark(key, ids[0])
+	}
+	out := *key
+	out.Fields = slices.Clone(key.Fields)
+	for i := range out.Fields {
+		if i < len(ids) {
+			out.Fields[i].Layout = mark(out.Fields[i].Layout, ids[i])
+		}
+	}
+	return &out
 }
 
 // pos returns a position in the script.

@@ -4,9 +4,9 @@
 // functions that return the command to reach a host (ssh, kubectl exec), the object for an
 // architecture, and the btrun to copy to hosts that have none. On each host the command runs btrun
 // --remote, which reads the object from standard input and writes json2 to standard output. The
-// package returns the merged runs and a result for each host. A host that exceeds its time limit is
-// abandoned: the end of its input ends the run there. The package opens no network connections
-// itself and prints nothing.
+// package returns the merged runs and a result for each host. A host that exceeds its time limit, or
+// sends nothing for a while, is abandoned: the end of its input ends the run there. The package opens
+// no network connections itself and prints nothing.
 package fan
 
 import (
@@ -84,7 +84,11 @@ type Fan struct {
 	Parallel int           // maximum number of hosts at a time, at least 1
 	Connect  time.Duration // time limit for a host's first answer
 	Timeout  time.Duration // duration of the run; 0: unlimited
-	Grace    time.Duration // time limit for the report after the end of the run, and after an interrupt
+	// Grace is the time limit for the report after the end of the run, and after an interrupt. A host that sends
+	// nothing for this time, but at least 10 s, is late.
+	Grace time.Duration
+	// Waits means that runs may wait before they attach, so that Timeout begins then.
+	Waits bool
 	// Partial means that hosts send snapshots, and that a host that is lost counts with its last
 	// one.
 	Partial bool

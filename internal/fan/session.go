@@ -24,7 +24,15 @@ import (
 const MachineMark = "btc-machine: "
 
 // remoteVersion is the version of the btrun --remote protocol that this package speaks.
-const remoteVersion = 1
+const remoteVersion = 2
+
+// Both sides show that they are alive: btrun writes a line at least every 2 s from its answer to its end, and this
+// package sends an empty line every beatInterval after the object, without which btrun ends its run after a minute.
+const (
+	beatInterval = 5 * time.Second
+	// minSilence is the shortest silence after which a host counts as hanging.
+	minSilence = 10 * time.Second
+)
 
 // session is the exchange with one host. The fields that line sets are valid once the output has
 // been read to its end.
@@ -34,10 +42,17 @@ type session struct {
 	stream merge.Stream
 	phase  phase
 
-	machine chan string // if the program is copied to the host: the output of uname -m
-	hello   chan string // architecture of the host, once its btrun has answered
+	machine  chan string   // if the program is copied to the host: the output of uname -m
+	hello    chan string   // architecture of the host, once its btrun has answered
+	attached chan struct{} // closed once all probes are attached
+	finished chan struct{} // closed once the last line has arrived
+
+	began    time.Time
+	heard    atomic.Int64 // when output arrived last, as time since began
+	handling atomic.Bool  // output has arrived and is being handled
 
 	said    atomic.Bool // btrun has answered
+	active  bool        // attached is closed
 	sent    bool        // the machine name has arrived
 	ended   bool        // the last line has arrived
 	failure string      // the error in the last line
@@ -57,6 +72,8 @@ func (s *session) enter(p phase) {
 // run starts the command, exchanges data with it and waits until it has exited.
 func (s *session) run(ctx, kill context.Context) {
 	s.machine, s.hello = make(chan string, 1), make(chan string, 1)
+	s.attached, s.finished = make(chan struct{}), make(chan struct{})
+	s.began = time.Now()
 	s.errors.session = s
 	cmd := s.fan.Command(s.result.Host)
 	ownGroup(cmd)
@@ -77,7 +94,7 @@ func (s *session) run(ctx, kill context.Context) {
 	}
 	read := make(chan error, 1)
 	go func() {
-		_, err := merge.Lines(out, s.line)
+		_, err := merge.Lines(&listener{out, s}, s.line)
 		read <- err
 	}()
 	whole, err := s.converse(ctx, kill, in, read)
@@ -98,14 +115,47 @@ func (s *session) run(ctx, kill context.Context) {
 	s.errors.flush()
 }
 
+// listener notes when output arrives.
+type listener struct {
+	io.Reader
+	session *session
+}
+
+func (l *listener) Read(p []byte) (int, error) {
+	s := l.session
+	s.heard.Store(int64(time.Since(s.began)))
+	s.handling.Store(false)
+	n, err := l.Reader.Read(p)
+	s.heard.Store(int64(time.Since(s.began)))
+	s.handling.Store(true)
+	return n, err
+}
+
+// silence returns for how long nothing has arrived. It is 0 while what has arrived is being handled, which takes as
+// long as the reader of this program's output makes it wait.
+func (s *session) silence() time.Duration {
+	if s.handling.Load() {
+		return 0
+	}
+	return time.Since(s.began) - time.Duration(s.heard.Load())
+}
+
 // converse sends what the host asks for until the host's output ends. whole is false if the command
 // must be killed.
 func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read chan error) (whole bool, err error) {
 	f := s.fan
-	interrupted := ctx.Done()
+	interrupted, attached, finished := ctx.Done(), s.attached, s.finished
+	done := make(chan struct{})
+	defer close(done)
 	deadline := time.NewTimer(f.Connect)
 	defer deadline.Stop()
 	late := fmt.Sprintf("no answer within %s", f.Connect)
+	// quiet fires when a host that has answered may have been silent for too long.
+	longest := max(f.Grace, minSilence)
+	quiet := time.NewTimer(longest)
+	quiet.Stop()
+	defer quiet.Stop()
+	suspected := false
 	for {
 		select {
 		case err := <-read:
@@ -129,24 +179,74 @@ func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read ch
 			if err != nil {
 				return false, err
 			}
-			go in.Write(data)
-			if f.Timeout == 0 {
-				deadline.Stop()
-				break
-			}
-			deadline.Reset(f.Timeout + f.Grace)
+			go feed(in, data, done)
+			quiet.Reset(longest)
+			s.limitRun(deadline, f.Waits)
 			late = fmt.Sprintf("no report %s after the end of its time", f.Grace)
+		case <-attached:
+			attached = nil
+			if interrupted != nil {
+				s.limitRun(deadline, false)
+			}
+		case <-finished: // the rest of the output does not matter
+			attached, interrupted, finished = nil, nil, nil
+			in.Close()
+			quiet.Stop()
+			deadline.Reset(f.Grace)
+			late = ""
 		case <-interrupted:
 			interrupted = nil
 			in.Close()
+			quiet.Stop()
 			deadline.Reset(f.Grace)
 			late = fmt.Sprintf("no report %s after the interrupt", f.Grace)
+		case <-quiet.C:
+			silent := s.silence()
+			switch {
+			case silent < longest:
+				suspected = false
+				quiet.Reset(longest - silent)
+			case !suspected: // this process may have been stopped itself
+				suspected = true
+				quiet.Reset(time.Second)
+			default:
+				s.late = fmt.Sprintf("it hangs: nothing has arrived for %s", silent.Round(time.Second))
+				return false, nil
+			}
 		case <-kill.Done():
 			s.late = "not waited for"
 			return false, nil
 		case <-deadline.C:
 			s.late = late
 			return false, nil
+		}
+	}
+}
+
+// limitRun sets the deadline of a run that begins now; waits means that it has no end yet.
+func (s *session) limitRun(deadline *time.Timer, waits bool) {
+	if s.fan.Timeout == 0 || waits {
+		deadline.Stop()
+		return
+	}
+	deadline.Reset(s.fan.Timeout + s.fan.Grace)
+}
+
+// feed sends the object, and then empty lines until done is closed.
+func feed(in io.Writer, data []byte, done <-chan struct{}) {
+	if _, err := in.Write(data); err != nil {
+		return
+	}
+	beat := time.NewTicker(beatInterval)
+	defer beat.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-beat.C:
+			if _, err := in.Write([]byte{'\n'}); err != nil {
+				return
+			}
 		}
 	}
 }
@@ -176,12 +276,18 @@ func (s *session) line(line []byte) error {
 		return fmt.Errorf("%w: %.60q", errNotBtrun, line)
 	}
 	switch kind := gjson.GetBytes(line, "type").Str; {
+	case kind == "alive":
 	case kind == "end":
 		s.ended = true
+		close(s.finished)
 		s.failure = gjson.GetBytes(line, "error").String()
 		s.result.Status = int(gjson.GetBytes(line, "status").Int())
 	case kind == "attached_probes":
-		s.enter(running)
+		if !s.active {
+			s.active = true
+			close(s.attached)
+			s.enter(running)
+		}
 	case kind == "map" && !gjson.GetBytes(line, "line").Exists():
 		if name := gjson.GetBytes(line, "name").Str; s.fan.Maps != nil && !slices.Contains(s.fan.Maps, name) {
 			return fmt.Errorf("it reports %.40q, a map that the object does not have", name)

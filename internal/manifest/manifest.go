@@ -204,6 +204,7 @@ type Layout struct {
 	// FormatFrom is the Global of a string parameter whose value is Format: timestamp, cgroup_path.
 	FormatFrom string `json:"format_from,omitempty"`
 	Clock      int    `json:"clock,omitempty"` // timestamp: 0 boot, 1 monotonic, 2 tai, 3 sw_tai
+	IDOf       string `json:"id_of,omitempty"` // int: what the number is the ID of: cgroup
 }
 
 // Field is a part of a tuple, record or event.

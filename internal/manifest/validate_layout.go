@@ -281,6 +281,9 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 		if l.Size != 1 && l.Size != 2 && l.Size != 4 && l.Size != 8 {
 			c.fail(path+".size", "an integer has 1, 2, 4 or 8 bytes, not %d", l.Size)
 		}
+		if l.IDOf != "" && (l.IDOf != "cgroup" || l.Kind != "int" || l.Size != 8) {
+			c.fail(path+".id_of", "expected the ID of a cgroup, found %d bytes of %s", l.Size, l.Kind)
+		}
 	case "tuple", "record":
 		c.within(path+".fields", int64(len(l.Fields)), 0, maxFields)
 		for i := range l.Fields {

@@ -80,7 +80,11 @@ func (c *Names) Load() {
 
 func (c *Names) find(id uint64) []hierarchyPath {
 	c.read() // the cgroup may be new
-	return c.paths[id]
+	found := c.paths[id]
+	if found == nil {
+		c.paths[id] = nil // it has been removed: there is no need to look again
+	}
+	return found
 }
 
 // read adds the current cgroups to paths.

@@ -417,7 +417,7 @@ func (h *Host) Wait(ctx context.Context, find func() (*Target, error), waiting f
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w (%w)", ctx.Err(), err)
+			return nil, fmt.Errorf("%w while waiting: %w", ctx.Err(), err)
 		case <-time.After(max(shortestWait, waitShare*time.Since(begin))):
 		}
 	}

@@ -30,6 +30,9 @@ func (j *JSON) Append(dst []byte, v Value) []byte {
 	}
 	switch l.Kind {
 	case "int", "ptr":
+		if j.Full && j.named(l) {
+			return j.full(dst, v)
+		}
 		return j.Int(dst, Uint(l, b), l.Signed)
 	case "bool":
 		return strconv.AppendBool(dst, Uint(l, b) != 0)
@@ -142,6 +145,9 @@ func (j *JSON) full(dst []byte, v Value) []byte {
 		return j.stack(dst, v, text)
 	}
 	name, ok := numberNames[v.Layout.Kind]
+	if v.Layout.IDOf != "" {
+		name, ok = "id", true
+	}
 	if !ok {
 		return AppendQuoted(dst, text)
 	}
@@ -158,7 +164,7 @@ func (j *JSON) full(dst []byte, v Value) []byte {
 		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
 	}
 	dst = AppendQuoted(append(dst, `, "text": `...), text)
-	if v.Layout.Kind == "cgroup_path" {
+	if IsCgroup(v.Layout) {
 		c := j.Env.CgroupOf(v)
 		for i, value := range c.Values() {
 			if value != "" {

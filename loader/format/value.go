@@ -30,6 +30,7 @@ type Env struct {
 	Trailer string                               // appended to a truncated string
 	Escape  bool                                 // control characters in strings are shown as \xNN
 	oneLine bool                                 // newlines in strings, too
+	Names   bool                                 // the container's name follows the ID of a cgroup
 }
 
 // Value is an object and its layout. The bytes are Layout.Size long, except for a variable field, where they are the
@@ -111,9 +112,18 @@ func appendHex(dst []byte, v uint64) []byte {
 	return strconv.AppendUint(append(dst, "0x"...), v, 16)
 }
 
-func appendInt(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
-	return AppendInt(dst, Uint(l, b), l.Signed)
+func appendInt(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	dst = AppendInt(dst, Uint(l, b), l.Signed)
+	if e.named(l) {
+		if label := e.CgroupOf(Value{Layout: l, Bytes: b}).Label; label != "" {
+			dst = append(e.Clean(append(dst, " ("...), []byte(label)), ')')
+		}
+	}
+	return dst
 }
+
+// named reports whether the name of a container follows an integer.
+func (e *Env) named(l *manifest.Layout) bool { return e.Names && l.IDOf != "" && e.Cgroup != nil }
 
 func appendBool(_ *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
 	return strconv.AppendBool(dst, Uint(l, b) != 0)
@@ -342,10 +352,16 @@ var ContainerNames = []string{"namespace", "pod", "container"}
 // Values returns the values of ContainerNames, "" if there is none.
 func (c *Container) Values() []string { return []string{c.Namespace, c.Pod, c.Name} }
 
-// CgroupOf returns the cgroup of a value of the kind cgroup_path.
+// IsCgroup reports whether a value is a cgroup, by its ID: cgroup_path(), or the builtin cgroup in a key.
+func IsCgroup(l *manifest.Layout) bool { return l.Kind == "cgroup_path" || l.IDOf != "" }
+
+// CgroupOf returns the cgroup of a value for which IsCgroup is true.
 func (e *Env) CgroupOf(v Value) Cgroup {
-	if e.Cgroup == nil || len(v.Bytes) < 8 {
-		return Cgroup{Path: string(e.Append(nil, v))}
+	if len(v.Bytes) < 8 {
+		return Cgroup{Path: "<no data>"}
+	}
+	if e.Cgroup == nil {
+		return Cgroup{Path: strconv.FormatUint(binary.NativeEndian.Uint64(v.Bytes), 10)}
 	}
 	return e.Cgroup(binary.NativeEndian.Uint64(v.Bytes), v.Layout.Format)
 }

@@ -35,7 +35,7 @@ type Metric struct {
 	Kind Kind
 	Help string
 	Unit string // "": none; Name ends in it
-	// Labels are the names of the labels of a key's parts, in their order. After that of a cgroup's path
+	// Labels are the names of the labels of a key's parts, in their order. After that of a cgroup
 	// come those of its container (format.ContainerNames).
 	Labels []string
 	// Bounds are the upper bounds (inclusive) of a histogram's buckets, except the last, which has none.
@@ -179,7 +179,7 @@ func help(x *manifest.Map) string {
 }
 
 // labels derives label names for the parts of a key from the script. Those of the container follow that of
-// a cgroup's path.
+// a cgroup.
 func labels(x *manifest.Map) []string {
 	parts := Parts(x)
 	used := map[string]bool{}
@@ -196,7 +196,7 @@ func labels(x *manifest.Map) []string {
 			name = "key_" + strings.TrimLeft(name, "_")
 		}
 		all := []string{name}
-		if parts[i].Layout.Kind == "cgroup_path" {
+		if format.IsCgroup(&parts[i].Layout) {
 			all = append(all, format.ContainerNames...)
 		}
 		for _, name := range all {
@@ -271,5 +271,5 @@ func ObjectName(path string) string {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		path = path[i+1:]
 	}
-	return strings.TrimSuffix(path, ".o")
+	return strings.ToValidUTF8(strings.TrimSuffix(path, ".o"), "\uFFFD")
 }

@@ -28,6 +28,7 @@ type Values struct {
 	Top       int
 	Sort      string
 	Summary   bool
+	Names     bool
 	Color     string
 	Command   string
 	Output    string
@@ -139,6 +140,8 @@ func (v *Values) Table() option.Table {
 		},
 		{Name: "summary", Group: writing, To: &v.Summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
+		{Name: "names", Group: writing, To: &v.Names,
+			Help: "in keys of maps, print the name of the container after the ID of a cgroup (builtin cgroup)"},
 		color.Option(&v.Color).In(writing),
 		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
 			Help: "do not print the number of attached probes"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -42,7 +43,10 @@ func TestPrometheusParses(t *testing.T) {
 	calls := families["btc_reads_calls_total"]
 	var labels []string
 	for _, m := range calls.Metric {
-		labels = append(labels, fmt.Sprint(m.Counter.GetValue(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.Label[2].GetValue()))
+		labels = append(
+			labels,
+			fmt.Sprint(m.Counter.GetValue(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.Label[2].GetValue()),
+		)
 	}
 	if want := []string{"7reads-2z", "5reads1a \"b\"\\\n\uFFFD"}; !slices.Equal(labels, want) {
 		t.Errorf("%q, want %q", labels, want)
@@ -99,6 +103,47 @@ func TestOTLPParses(t *testing.T) {
 	}
 	if nMetrics < 2 || nLogs < 8 {
 		t.Errorf("%d requests of metrics, %d of logs", nMetrics, nLogs)
+	}
+}
+
+// The counts of a series begin with the run. A series that was absent from the last snapshot, or whose counts have
+// decreased since because the script cleared them, begins after it.
+func TestStart(t *testing.T) {
+	m := manifest.Map{Name: "@n", Shape: "count", Key: &integer, Value: &unsigned}
+	var text strings.Builder
+	r := newRun(&otlp, &text)
+	r.Manifest = &manifest.Manifest{Maps: []manifest.Map{m}}
+	r.Started, r.MaxSeries = time.Unix(100, 0), 3
+	s := newSampler(r)
+	for i, c := range []struct {
+		counts []uint64 // by key; 0: absent
+		want   string   // seconds since the start of the run
+	}{
+		{[]uint64{5, 1}, "0:0 1:0"},
+		{[]uint64{6, 1, 7}, "0:0 1:0 2:1"},
+		{[]uint64{2, 1, 8}, "0:2 1:0 2:1"},           // cleared
+		{[]uint64{2, 1}, "0:2 1:0"},                  // deleted
+		{[]uint64{3, 1, 9}, "0:2 1:0 2:4"},           // and there again
+		{[]uint64{3, 1, 9, 4}, "0:2 2:4 other:0"},    // its keys had series
+		{[]uint64{3, 1, 9, 5}, "0:2 2:4 other:0"},    // grows
+		{[]uint64{3, 0, 9, 5, 1}, "0:2 2:4 other:0"}, // as large as before
+		{[]uint64{3, 0, 9, 5}, "0:2 2:4 other:8"},    // smaller
+	} {
+		r.At = r.Started.Add(time.Duration(i+1) * time.Second)
+		x := &Map{Map: &r.Manifest.Maps[0]}
+		for key, n := range c.counts {
+			if n > 0 {
+				x.Elements = append(x.Elements, render.Element{Key: words(int64(key)), Value: n, Set: true})
+			}
+		}
+		_, samples := s.samples(x)
+		var have []string
+		for _, x := range samples {
+			have = append(have, fmt.Sprintf("%s:%d", x.values[0], int(x.start.Sub(r.Started).Seconds())))
+		}
+		if have := strings.Join(have, " "); have != c.want {
+			t.Errorf("snapshot %d: %s, want %s", i+1, have, c.want)
+		}
 	}
 }
 

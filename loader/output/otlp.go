@@ -227,14 +227,14 @@ func (o *otlpSink) document(maps func(show func(*Map)), up int64) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = o.point(dst, []string{"cause"}, []string{l.Cause})
+			dst = o.point(dst, []string{"cause"}, []string{l.Cause}, o.text.Started)
 			dst = append(strconv.AppendUint(append(dst, `,"asInt":"`...), l.N, 10), `"}`...)
 		}
 		dst = append(dst, `]}},`...)
 	}
 	dst = o.costs(dst)
 	dst = o.family(dst, metrics.Up, metrics.UpHelp, "", `"gauge":{`)
-	dst = strconv.AppendInt(append(o.point(dst, nil, nil), `,"asInt":"`...), up, 10)
+	dst = strconv.AppendInt(append(o.point(dst, nil, nil, o.text.Started), `,"asInt":"`...), up, 10)
 	o.text.Out.Write(append(append(dst, `"}]}}`...), requestEnd...))
 }
 
@@ -254,7 +254,7 @@ func (o *otlpSink) costs(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = o.point(dst, []string{metrics.ProbeLabel}, []string{all[i].Probe})
+			dst = o.point(dst, []string{metrics.ProbeLabel}, []string{all[i].Probe}, o.text.Started)
 			dst = append(strconv.AppendFloat(append(dst, `,"asDouble":`...), m.value(&all[i]), 'g', -1, 64), '}')
 		}
 		dst = append(dst, `]}},`...)
@@ -279,7 +279,7 @@ func (o *otlpSink) family(dst []byte, name, help, unit, data string) []byte {
 }
 
 // point appends the start of a data point: labels and times.
-func (o *otlpSink) point(dst []byte, labels, values []string) []byte {
+func (o *otlpSink) point(dst []byte, labels, values []string, start time.Time) []byte {
 	dst = append(dst, `{"attributes":[`...)
 	dst = otlpAttribute(dst, metrics.ObjectLabel, o.text.Object)
 	for i, label := range labels {
@@ -287,11 +287,11 @@ func (o *otlpSink) point(dst []byte, labels, values []string) []byte {
 			dst = otlpAttribute(append(dst, ','), label, values[i])
 		}
 	}
-	return append(dst, `],"startTimeUnixNano":"`+nanos(o.text.Started)+`","timeUnixNano":"`+nanos(o.text.At)+`"`...)
+	return append(dst, `],"startTimeUnixNano":"`+nanos(start)+`","timeUnixNano":"`+nanos(o.text.At)+`"`...)
 }
 
 // kindData is the start of the data of each kind of metric. All are cumulative since the
-// start.
+// start, or since the script has cleared or deleted them.
 var kindData = map[metrics.Kind]string{
 	metrics.Counter:   `"sum":{"aggregationTemporality":2,"isMonotonic":true,`,
 	metrics.Gauge:     `"gauge":{`,
@@ -307,7 +307,7 @@ func (o *otlpSink) metric(dst []byte, m *metrics.Metric, samples []sample) []byt
 			dst = append(dst, ',')
 		}
 		el := &samples[i].el
-		dst = o.point(dst, m.Labels, samples[i].values)
+		dst = o.point(dst, m.Labels, samples[i].values, samples[i].start)
 		switch m.Kind {
 		case metrics.Summary:
 			dst = strconv.AppendUint(append(dst, `,"count":"`...), el.Count, 10)

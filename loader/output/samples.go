@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
@@ -18,6 +19,7 @@ import (
 type sample struct {
 	values []string // values of the metric's labels
 	el     render.Element
+	start  time.Time // since when a cumulative value counts
 }
 
 // other is the value of all labels of the sample that combines the series beyond MaxSeries.
@@ -35,8 +37,33 @@ type sampler struct {
 	seen map[string]*chosen
 }
 
-// chosen are the label values of a metric in the last snapshot: own is true for those with their own series.
-type chosen struct{ own map[string]bool }
+// chosen are the series of a metric in the last snapshot, by label values.
+type chosen struct {
+	at    time.Time
+	byKey map[string]series
+	other series
+}
+
+// series is one of them.
+type series struct {
+	own   bool // not combined with others
+	known bool
+	last  uint64    // size of the last value
+	start time.Time // of the counts
+}
+
+// next continues a series with a value: its counts began with the run, or after the last snapshot if they were not in
+// it or have decreased since.
+func (c *chosen) next(before series, size uint64, started time.Time) series {
+	now := series{known: true, last: size, start: before.start}
+	switch {
+	case c == nil:
+		now.start = started
+	case !before.known || size < before.last:
+		now.start = c.at
+	}
+	return now
+}
 
 func newSampler(r *Run) *sampler {
 	s := &sampler{Run: r, seen: map[string]*chosen{}}
@@ -80,7 +107,7 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 			continue
 		}
 		byText[text] = len(out)
-		out = append(out, sample{values, el})
+		out = append(out, sample{values: values, el: el})
 	}
 	return m, s.limit(m, out)
 }
@@ -95,9 +122,14 @@ func (s *sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 		b = key[f.Off : f.Off+l.Size]
 	}
 	v := format.Value{Layout: &f.Layout, Bytes: b}
-	if f.Layout.Kind == "cgroup_path" {
+	env.Names = false
+	if format.IsCgroup(&f.Layout) {
 		c := env.CgroupOf(v)
-		return append(append(dst, strings.ToValidUTF8(c.Path, "\uFFFD")), c.Values()...)
+		text := c.Path
+		if f.Layout.IDOf != "" {
+			text = string(env.Append(nil, v))
+		}
+		return append(append(dst, strings.ToValidUTF8(text, "\uFFFD")), c.Values()...)
 	}
 	text := string(env.Append(nil, v))
 	if f.Layout.Kind == "kstack" || f.Layout.Kind == "ustack" {
@@ -122,19 +154,19 @@ func folded(text string) string {
 // kept; a key that was among the others stays there.
 func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 	last := s.seen[m.Name]
-	now := &chosen{own: make(map[string]bool, len(all))}
+	now := &chosen{at: s.At, byKey: make(map[string]series, len(all))}
+	if now.at.IsZero() {
+		now.at = time.Now()
+	}
 	s.seen[m.Name] = now
 	room := max(1, s.maxSeries()/seriesOf(m))
 	text := func(x *sample) string { return strings.Join(x.values, "\x00") }
 	rank := func(x *sample) int {
-		own, known := false, false
-		if last != nil {
-			own, known = last.own[text(x)], hasKey(last.own, text(x))
-		}
+		before := last.series(text(x))
 		switch {
-		case own:
+		case before.own:
 			return 0
-		case !known:
+		case !before.known:
 			return 1
 		}
 		return 2
@@ -155,7 +187,10 @@ func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 		kept = min(kept, room-1) // one series is for the others
 	}
 	for i := range all {
-		now.own[text(&all[i])] = i < kept
+		key := text(&all[i])
+		x := last.next(last.series(key), size(m.Map, &all[i].el), s.Started)
+		x.own = i < kept
+		now.byKey[key], all[i].start = x, x.start
 	}
 	if kept < len(all) {
 		rest := all[kept]
@@ -166,13 +201,25 @@ func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
 		for i := range rest.values {
 			rest.values[i] = other
 		}
+		before := series{known: true, start: s.Started} // its keys may have had series of their own
+		if last != nil && last.other.known {
+			before = last.other
+		}
+		now.other = last.next(before, size(m.Map, &rest.el), s.Started)
+		rest.start = now.other.start
 		all = append(slices.Clip(all[:kept]), rest)
 	}
 	sort.SliceStable(all, func(i, j int) bool { return slices.Compare(all[i].values, all[j].values) < 0 })
 	return all
 }
 
-func hasKey(m map[string]bool, key string) bool { _, ok := m[key]; return ok }
+// series returns the series of a key in the last snapshot.
+func (c *chosen) series(key string) series {
+	if c == nil {
+		return series{}
+	}
+	return c.byKey[key]
+}
 
 func (s *sampler) maxSeries() int {
 	if s.MaxSeries > 0 {
@@ -192,20 +239,22 @@ func seriesOf(m *metrics.Metric) int {
 	return 1
 }
 
-// compareSize orders elements by their counts.
-func compareSize(m *manifest.Map, a, b *render.Element) int {
-	size := func(el *render.Element) uint64 {
-		switch m.Shape {
-		case "avg", "stats", "hist", "lhist":
-			return el.Count
-		}
-		n := number(m, el)
-		if signedValues(m) && int64(n) < 0 {
-			return -n
-		}
-		return n
+// size is what elements are ordered by: their counts.
+func size(m *manifest.Map, el *render.Element) uint64 {
+	switch m.Shape {
+	case "avg", "stats", "hist", "lhist":
+		return el.Count
 	}
-	x, y := size(a), size(b)
+	n := number(m, el)
+	if signedValues(m) && int64(n) < 0 {
+		return -n
+	}
+	return n
+}
+
+// compareSize orders elements by size.
+func compareSize(m *manifest.Map, a, b *render.Element) int {
+	x, y := size(m, a), size(m, b)
 	switch {
 	case x < y:
 		return -1

@@ -351,6 +351,7 @@ func (s *session) env() *format.Env {
 		Fail:    func(text string) { s.logLine("ERROR: " + text) },
 		Trailer: s.manifest.Config.StrTruncTrailer,
 		Escape:  s.opts.Escape && !s.opts.Format.JSON,
+		Names:   s.opts.Names,
 	}
 }
 

@@ -419,6 +419,6 @@ func (s *session) printMaps() {
 				})
 			}
 		})
-		w.endDocument()
+		w.endDocument(true)
 	})
 }

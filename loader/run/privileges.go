@@ -49,7 +49,16 @@ func always(*session) bool { return true }
 func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
 
 // namesContainers reports whether cgroups are printed by name.
-func (s *session) namesContainers() bool { return s.prints("cgroup_path") }
+func (s *session) namesContainers() bool {
+	return s.prints("cgroup_path") || (s.opts.Names || s.opts.Format.Metrics) && s.hasCgroupKey()
+}
+
+// hasCgroupKey reports whether keys of a map have IDs of cgroups.
+func (s *session) hasCgroupKey() bool {
+	return slices.ContainsFunc(s.manifest.Maps, func(m manifest.Map) bool {
+		return anyPart(m.Key, func(l *manifest.Layout) bool { return l.IDOf != "" })
+	})
+}
 
 // hasEvent reports whether the script has an event of a kind.
 func (s *session) hasEvent(kind string) bool {

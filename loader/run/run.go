@@ -95,6 +95,7 @@ type Options struct {
 	Order   string
 	Summary bool
 	Live    bool // show the maps of Every in place, on a terminal
+	Names   bool // show the container's name with the ID of a cgroup in keys
 	// Timeout ends the run after this time; 0: no timeout. MaxEvents ends it after this many events
 	// with output; 0: no limit.
 	Timeout   time.Duration
@@ -179,7 +180,9 @@ type session struct {
 	overtime atomic.Bool // no more commands are started
 	live     atomic.Bool // the printer writes all messages
 	crashed  atomic.Bool // an internal error happened
-	peeked   uint64      // position up to which the ring buffer was searched for exit()
+	// unwritten means that the last document could not be written.
+	unwritten atomic.Bool
+	peeked    uint64 // position up to which the ring buffer was searched for exit()
 
 	exited bool   // an exit event was handled
 	shown  uint64 // events with output
@@ -550,13 +553,13 @@ func (s *session) stopped() bool {
 
 // loop handles events until something ends the run.
 func (s *session) loop() error {
+	defer s.startTimeout()()
 	if any, err := s.readIterators(); any || err != nil {
 		return err
 	}
 	s.setAlarms()
 	s.startSnapshots()
 	s.startBudget()
-	defer s.startTimeout()()
 	// The begin and end programs run on the main thread, to which this goroutine is locked. The
 	// event reader is not locked to a thread, so that its waits are those of the Go scheduler.
 	done := make(chan error)
@@ -720,7 +723,7 @@ func (s *session) finish() (int, error) {
 			),
 		)
 	}
-	if s.crashed.Load() && s.status == 0 {
+	if (s.crashed.Load() || s.unwritten.Load()) && s.status == 0 {
 		s.status = 1
 	}
 	return s.status, endErr

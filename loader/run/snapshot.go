@@ -19,6 +19,7 @@ type snapshots struct {
 	pending   atomic.Bool // a snapshot is being written
 	requested atomic.Bool // a snapshot was requested
 	skipped   int         // skipped since the last warning
+	told      time.Time   // when it was last reported that a document could not be written
 }
 
 // startSnapshots schedules the first snapshot. Formats whose file is read by others start at once,
@@ -79,7 +80,7 @@ func (s *session) snapshot(now time.Time) {
 				show(x)
 			}
 		})
-		w.endDocument()
+		w.endDocument(false)
 	})
 }
 
@@ -89,14 +90,26 @@ func (s *session) showNow() {
 	s.events.wake()
 }
 
-// endDocument passes on the output as a whole document, if the format replaces documents.
-func (w *writer) endDocument() {
+// documentInterval is the minimum time between two reports of documents that could not be written.
+const documentInterval = 10 * time.Second
+
+// endDocument passes on the output as a whole document, if the format replaces documents. The run fails if its last
+// document is lost.
+func (w *writer) endDocument(last bool) {
 	d, ok := w.opts.Out.(output.Replacer)
 	if !ok || !w.opts.Format.Document {
 		return
 	}
 	w.Out.Flush(true)
-	if err := d.Replace(); err != nil {
+	err := d.Replace()
+	if err == nil {
+		return
+	}
+	if last {
+		w.unwritten.Store(true)
+	}
+	if now := time.Now(); last || now.Sub(w.snapshots.told) >= documentInterval {
+		w.snapshots.told = now
 		w.warn("WARNING: " + err.Error())
 	}
 }

@@ -203,22 +203,6 @@ func TestContainerComesAndGoes(t *testing.T) {
 		t.Errorf("Wait = %v after %v", err, time.Since(begin))
 	}
 	out.until(t, "container btc-late ended: nothing is left to trace\n")
-	var waiting output
-	cmd = h.command(compile(t, opens), never, "--container", "btc-late", "--wait")
-	cmd.Stdout, cmd.Stderr = &waiting, &waiting
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waiting.until(t, "Waiting for container btc-late\n")
-	cmd.Process.Signal(os.Interrupt)
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Error("signal did not end the wait")
-		cmd.Process.Kill()
-	}
 }
 
 // output is what a running process has printed so far.

@@ -51,6 +51,7 @@ refused*) echo "ssh: connect to host $HOST port 22: Connection refused" >&2; exi
 silent*) sleep 1000 & echo $! >>"$DIR/pids"; wait ;;
 old*) echo "btrun: unknown option --remote" >&2; exit 1 ;;
 motd*) echo "Welcome to $HOST"; echo '{"type": "motd"}' ;;
+noisy*) echo $$ >>"$DIR/pids"; while :; do echo noise; sleep 0.05; done ;;
 esac
 exec sh -c "$3"
 `
@@ -58,10 +59,13 @@ exec sh -c "$3"
 // fakeBtrun responds as btrun --remote does. A host named n37 has counted 37.
 const fakeBtrun = `#!/bin/sh
 for a in "$@"; do printf '[%s]' "$a"; done >"$DIR/arguments.$HOST"
-arch=x86_64 remote=1
-case $HOST in arm*) arch=arm64 ;; mips*) arch=mips ;; future*) remote=2 ;; esac
+arch=x86_64 remote=2
+case $HOST in arm*) arch=arm64 ;; mips*) arch=mips ;; future*) remote=3 ;; esac
 printf '{"type": "host", "time": "t", "remote": %d, "host": "same", "kernel": "6.1", "arch": "%s", "version": "1"}\n' $remote $arch
 [ -n "$MANIFEST" ] && head -c "$SIZE" >"$DIR/object.$HOST" || head -c "$SIZE" >/dev/null
+forever() { "$@" & echo $! >>"$DIR/pids"; wait; }
+alive() { while :; do echo '{"type": "alive", "time": "t"}'; sleep 0.5; done; }
+case $HOST in still*) forever sleep 1000 ;; esac
 echo '{"type": "attached_probes", "time": "t", "count": 1, "data": {"probes": 1}}'
 n=${HOST#n} end=
 report() {
@@ -73,8 +77,9 @@ dies*) report 1000; echo "btrun: killed by a test" >&2; exit 137 ;;
 error*) end=', "error": "x.bt:1:1: ERROR: no such \u001b[2Jprobe\nsecond line"' ;;
 garbage*) echo 'not JSON'; exec sleep 1000 ;;
 liar*) echo '{"type": "map", "time": "t", "name": "@other", "shape": "count", "object": "o", "host": "h", "signed": false, "entries": []}'; exec sleep 1000 ;;
-stuck*) sleep 1000 & echo $! >>"$DIR/pids"; wait ;;
-until*) echo >"$DIR/waits.$HOST"; cat >/dev/null; n=5 ;;
+stuck*) forever alive ;;
+frozen*) forever sleep 1000 ;;
+until*) alive & pid=$!; echo >"$DIR/waits.$HOST"; cat >/dev/null; kill $pid; n=5 ;;
 talks*) printf '{"type": "printf", "time": "t", "line": 1, "col": 1, "probes": [], "data": "a\\u001b[2Jb\\nc"}\n'
 	echo '{"type": "value", "time": "t", "line": 1, "col": 1, "probes": [], "data": {"uid": 0, "text": "root"}}'
 	echo '{"type": "map", "time": "t", "line": 1, "col": 1, "probes": [], "name": "@p", "shape": "sum", "object": "o", "host": "h", "signed": true, "entries": [{"value": -3}]}'
@@ -86,6 +91,7 @@ talks*) printf '{"type": "printf", "time": "t", "line": 1, "col": 1, "probes": [
 esac
 [ -n "$end" ] || report "$n"
 printf '{"type": "end", "time": "t", "status": 0%s}\n' "$end"
+case $HOST in lingers*) forever sleep 1000 ;; floods*) forever alive ;; esac
 `
 
 // fleet is a directory with the fake programs, an object and a script.
@@ -289,7 +295,7 @@ func TestFailures(t *testing.T) {
 		"liar failed it reports \"@other\", a map that the object does not have\n",
 		"stuck late no report 15s after the end of its time\n",
 		"silent late no answer within 20s\n",
-		"future failed its btrun speaks version 2 of --remote, this btc version 1\n",
+		"future failed its btrun speaks version 3 of --remote, this btc version 2\n",
 		"mips failed the object is for x86_64 and arm64, and this host is mips\n",
 		"btc: 4 of 13 hosts in the report, 9 failed\n")
 	if strings.Contains(errs, "\x1b") {

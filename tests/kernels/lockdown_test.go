@@ -15,9 +15,15 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-// boot runs a shell script in a guest of one kernel, with btrun, and with the objects of some scripts
+// boot runs a shell script in a guest of Linux 6.12, with btrun, and with the objects of some scripts
 // in /o. It returns the output. If cpus is 0, the guest has the default number of CPUs.
 func boot(t *testing.T, test string, cpus int, scripts map[string]string, script string) string {
+	t.Helper()
+	return bootKernel(t, "6.12", test, cpus, scripts, script)
+}
+
+// bootKernel is boot with the kernel of a name.
+func bootKernel(t *testing.T, name, test string, cpus int, scripts map[string]string, script string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("skipped: boots a kernel under emulation (-short)")
@@ -25,7 +31,6 @@ func boot(t *testing.T, test string, cpus int, scripts map[string]string, script
 	if !regexp.MustCompile(*only).MatchString(test) || *oracle {
 		t.Skip("skipped: not asked for")
 	}
-	const name = "6.12"
 	if !regexp.MustCompile("^("+*kernel+")$").MatchString(name) && *kernel != "" {
 		t.Skip("skipped: not asked for")
 	}
@@ -59,8 +64,11 @@ func boot(t *testing.T, test string, cpus int, scripts map[string]string, script
 	if err := os.WriteFile(objects+"/all.sh", []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, CPUs: cpus, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
-		Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}})
+	r, err := vm.Run(
+		context.Background(),
+		vm.Config{QEMU: qemu, Image: image, CPUs: cpus, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
+			Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +99,13 @@ btrun -q /o/begin.o 2>&1
 	_, rest, _ := strings.Cut(out, "mode none\n")
 	none, rest, _ := strings.Cut(rest, "mode integrity\n")
 	integrity, confidentiality, found := strings.Cut(rest, "mode confidentiality\n")
-	if !found || !strings.Contains(none, "opened\n") || !strings.Contains(integrity, "opened\n") || !strings.Contains(integrity, "began\n") {
+	if !found || !strings.Contains(none, "opened\n") || !strings.Contains(integrity, "opened\n") ||
+		!strings.Contains(integrity, "began\n") {
 		t.Errorf("%s", out)
 	}
 	const says = "kernel lockdown is in mode confidentiality"
-	if strings.Count(confidentiality, says) != 2 || strings.Contains(confidentiality, "opened") || strings.Contains(confidentiality, "began") {
+	if strings.Count(confidentiality, says) != 2 || strings.Contains(confidentiality, "opened") ||
+		strings.Contains(confidentiality, "began") {
 		t.Errorf("confidentiality: %s", confidentiality)
 	}
 }

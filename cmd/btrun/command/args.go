@@ -85,7 +85,7 @@ func parseArgs(args []string) (*arguments, error) {
 		o.run.Wait = context.Background() // a signal still terminates the process: nothing has been started
 	}
 	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
-	o.run.Top, o.run.Order, o.run.Summary = o.Top, o.Sort, o.Summary
+	o.run.Top, o.run.Order, o.run.Summary, o.run.Names = o.Top, o.Sort, o.Summary, o.Names
 	if o.Top > 0 && o.Sort == "" {
 		o.run.Order = render.Descending
 	}
@@ -119,7 +119,10 @@ func parseArgs(args []string) (*arguments, error) {
 		}
 		o.rotate = int64(size)
 		if o.run.Format.Document {
-			return o, fmt.Errorf("--rotate needs a format of lines: -f %s replaces its file each time", o.run.Format.Name)
+			return o, fmt.Errorf(
+				"--rotate needs a format of lines: -f %s replaces its file each time",
+				o.run.Format.Name,
+			)
 		}
 	}
 	if o.MaxSeries != 0 && !o.run.Format.Metrics {

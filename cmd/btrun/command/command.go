@@ -89,6 +89,11 @@ func Run(args []string, s Streams) (exit int) {
 			return 1
 		}
 	}
+	if o.Remote {
+		remote := newRemoteOutput(stdout)
+		defer remote.close()
+		stdout = remote
+	}
 	switch {
 	case o.Help:
 		return help(o, shown(o, stdout), stderr)
@@ -218,14 +223,14 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
 		o.run.Live = o.Top > 0 && o.Every > 0 && !o.run.Format.JSON && run.IsTerminal(stdout) &&
 			os.Getenv("TERM") != "dumb"
-		return runObject(o, obj)
+		return runObject(o, obj, func() {})
 	}
 	out, err := openOutput(o, stderr)
 	if err != nil {
 		return 1, err
 	}
 	o.run.Out = out
-	status, err = runObject(o, obj)
+	status, err = runObject(o, obj, func() { out.end(false) })
 	if e := out.end(err == nil); err == nil && e != nil {
 		status, err = 1, e
 	}

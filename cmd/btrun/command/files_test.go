@@ -177,3 +177,54 @@ func TestRotatingFileOfNoRun(t *testing.T) {
 		t.Error("file created by a run that did not start")
 	}
 }
+
+// A file that somebody renames or removes is replaced by a new one, and a directory that is gone is a reason to drop
+// lines, not to end the run.
+func TestRotatingFileMoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "x.jsonl")
+	var messages strings.Builder
+	r, err := createRotating(path, 20, 2, &messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	r.now = func() time.Time { now = now.Add(time.Minute); return now }
+	want := func(name, text string) {
+		t.Helper()
+		if b, err := os.ReadFile(name); string(b) != text {
+			t.Errorf("%s: %q, %v; want %q", name, b, err, text)
+		}
+	}
+	r.Write([]byte("one\n"))
+	os.Rename(path, path+".moved")
+	r.Write([]byte("two\n"))
+	want(path+".moved", "one\n")
+	want(path, "two\n")
+	os.Remove(path)
+	os.WriteFile(path, []byte("of another\n"), 0o600)
+	r.Write([]byte("three\n"))
+	want(path, "of another\nthree\n")
+	r.Write([]byte("four\n"))
+	want(path, "four\n")
+	want(path+".1", "of another\nthree\n")
+	os.RemoveAll(dir)
+	if _, err := r.Write([]byte("lost\n")); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Write([]byte(strings.Repeat("x", 30) + "\n")); err != nil {
+		t.Error(err)
+	}
+	if m := messages.String(); !strings.Contains(m, "1 lines were dropped: no such file or directory") {
+		t.Error(m)
+	}
+	os.Mkdir(dir, 0o755)
+	r.Write([]byte("again\n"))
+	want(path, "again\n")
+	if err := r.end(true); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,25 +9,25 @@ import (
 	"io"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // rotatingFile is the -o file of a long run. When it reaches its maximum size it becomes FILE.1,
-// FILE.1 becomes FILE.2, and so on. If the disk is full, it drops whole lines, reports how many,
-// and continues when there is space again: the last file always ends with a whole line.
+// FILE.1 becomes FILE.2, and so on. If the disk is full, or the file cannot be written for another
+// reason, it drops whole lines, reports how many, and continues when it can: the last file always
+// ends with a whole line. If somebody renames or removes the file, it continues in a new one.
 type rotatingFile struct {
 	path string
 	size int64 // maximum size of a file, in bytes; 0: no rotation
 	keep int   // number of files kept besides FILE
 
-	f        *os.File
-	fresh    bool   // it did not exist before the run
-	started  bool   // its old content has been truncated
-	written  int64  // size of f, up to the end of a line, in bytes
-	partial  []byte // an incomplete line
-	dropped  uint64 // dropped lines
-	told     uint64 // dropped lines that have been reported
+	f        *os.File  // nil: not open, because it was rotated or removed
+	fresh    bool      // it did not exist before the run
+	started  bool      // its old content has been truncated
+	written  int64     // size of f, up to the end of a line, in bytes
+	looked   time.Time // when the path was last compared with f
+	partial  []byte    // an incomplete line
+	dropped  uint64    // dropped lines
+	told     uint64    // dropped lines that have been reported
 	next     time.Time
 	messages io.Writer
 	now      func() time.Time
@@ -48,7 +48,8 @@ func createRotating(path string, size int64, keep int, messages io.Writer) (*rot
 	return r, nil
 }
 
-// open opens the file. As for any output, old content is kept until the run writes something.
+// open opens the file. As for any output, old content is kept until the run writes something. After that, the
+// content of a file that somebody has put in its place is kept.
 func (r *rotatingFile) open() error {
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -62,12 +63,32 @@ func (r *rotatingFile) open() error {
 		f.Close()
 		return err
 	}
-	r.f, r.written, r.started = f, 0, false
+	r.f, r.written = f, 0
+	if r.started {
+		r.written = fi.Size()
+	}
 	return nil
 }
 
-// start truncates the file.
-func (r *rotatingFile) start() error {
+// lookInterval is the minimum time between two looks whether the path still is the file.
+const lookInterval = time.Second
+
+// ready opens the file if it is not open, and truncates it if nothing has been written.
+func (r *rotatingFile) ready() error {
+	if now := r.now(); r.f != nil && now.Sub(r.looked) >= lookInterval {
+		r.looked = now
+		at, err := os.Stat(r.path)
+		own, e := r.f.Stat()
+		if os.IsNotExist(err) || err == nil && e == nil && !os.SameFile(at, own) {
+			r.f.Close()
+			r.f = nil
+		}
+	}
+	if r.f == nil {
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
 	if r.started {
 		return nil
 	}
@@ -75,7 +96,7 @@ func (r *rotatingFile) start() error {
 	return r.f.Truncate(0)
 }
 
-// Write does not split lines. A full disk is not an error of the run.
+// Write does not split lines. A full disk, or a file that cannot be written, is not an error of the run.
 func (r *rotatingFile) Write(p []byte) (int, error) {
 	end := bytes.LastIndexByte(p, '\n') + 1
 	if end == 0 && len(r.partial)+len(p) < maxLine {
@@ -89,22 +110,21 @@ func (r *rotatingFile) Write(p []byte) (int, error) {
 	if len(r.partial) > 0 {
 		lines = append(r.partial, lines...)
 	}
-	if err := r.lines(lines); err != nil {
-		return 0, err
-	}
+	r.lines(lines)
 	r.partial = append(r.partial[:0], p[end:]...)
 	return len(p), nil
 }
 
 // lines writes whole lines, to as many files as needed.
-func (r *rotatingFile) lines(b []byte) error {
+func (r *rotatingFile) lines(b []byte) {
 	for len(b) > 0 {
 		n := len(b)
 		if room := r.size - r.written; r.size > 0 && int64(n) > room {
 			n = bytes.LastIndexByte(b[:max(room, 0)], '\n') + 1
 			if n == 0 && r.written > 0 {
 				if err := r.rotate(); err != nil {
-					return err
+					r.drop(b, err)
+					return
 				}
 				continue
 			}
@@ -115,39 +135,32 @@ func (r *rotatingFile) lines(b []byte) error {
 				n = len(b)
 			}
 		}
-		if err := r.put(b[:n]); err != nil {
-			return err
-		}
+		r.put(b[:n])
 		b = b[n:]
 	}
-	return nil
 }
 
 // put writes whole lines, or as many of them as fit if the disk is full.
-func (r *rotatingFile) put(b []byte) error {
-	if err := r.start(); err != nil {
-		return err
+func (r *rotatingFile) put(b []byte) {
+	n := 0
+	err := r.ready()
+	if err == nil {
+		n, err = r.f.WriteAt(b, r.written)
 	}
-	n, err := r.f.WriteAt(b, r.written)
-	if err != nil && !isFull(err) {
-		return err
-	}
-	whole := n
 	if err != nil {
-		whole = bytes.LastIndexByte(b[:n], '\n') + 1
-		r.dropped += uint64(bytes.Count(b[whole:], []byte{'\n'}))
-		if e := r.f.Truncate(r.written + int64(whole)); e != nil {
-			return e
+		n = bytes.LastIndexByte(b[:n], '\n') + 1
+		if r.f != nil {
+			r.f.Truncate(r.written + int64(n)) // the next write overwrites what is left otherwise
 		}
 	}
-	r.written += int64(whole)
-	r.tell(err, false)
-	return nil
+	r.written += int64(n)
+	r.drop(b[n:], err)
 }
 
-// isFull reports whether an error means that the disk is full.
-func isFull(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+// drop counts the lines that could not be written.
+func (r *rotatingFile) drop(b []byte, err error) {
+	r.dropped += uint64(bytes.Count(b, []byte{'\n'}))
+	r.tell(err, false)
 }
 
 // tell reports the number of dropped lines, at most once per tellInterval.
@@ -156,7 +169,7 @@ func (r *rotatingFile) tell(err error, last bool) {
 	if r.dropped == r.told || now.Before(r.next) && !last {
 		return
 	}
-	why := "the disk was full"
+	why := "the file could not be written"
 	if err != nil {
 		why = cause(err).Error()
 	}
@@ -164,38 +177,38 @@ func (r *rotatingFile) tell(err error, last bool) {
 	r.told, r.next = r.dropped, now.Add(tellInterval)
 }
 
-// rotate renames the file to FILE.1 and starts a new one.
+// rotate renames the file to FILE.1; the next write starts a new one. Until it has another name, FILE is FILE.0, so
+// that a directory that cannot be written leaves the other files as they are.
 func (r *rotatingFile) rotate() error {
-	if err := r.f.Close(); err != nil && !isFull(err) {
+	name := func(i int) string { return fmt.Sprintf("%s.%d", r.path, i) }
+	if err := os.Rename(r.path, name(0)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	name := func(i int) string { return fmt.Sprintf("%s.%d", r.path, i) }
 	for i := r.keep; i > 0; i-- {
-		from := r.path
-		if i > 1 {
-			from = name(i - 1)
-		}
-		if err := os.Rename(from, name(i)); err != nil && !os.IsNotExist(err) {
+		if err := os.Rename(name(i-1), name(i)); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
-	return r.open()
+	r.f.Close()
+	r.f, r.written = nil, 0
+	return nil
 }
 
 // end writes the remaining data and closes the file. A run that fails to start leaves no new file.
 func (r *rotatingFile) end(ran bool) error {
 	var err error
-	if ran {
-		err = r.start()
-	} else if r.fresh && !r.started {
+	switch {
+	case ran && !r.started:
+		err = r.ready()
+	case r.fresh && !r.started:
 		os.Remove(r.path)
 	}
 	if len(r.partial) > 0 {
-		err = r.lines(append(r.partial, '\n'))
+		r.lines(append(r.partial, '\n'))
 	}
 	r.tell(nil, true)
-	if e := r.f.Close(); err == nil && !isFull(e) {
-		err = e
+	if r.f != nil {
+		err = errors.Join(err, r.f.Close())
 	}
 	return err
 }

@@ -3,8 +3,10 @@
 package command
 
 import (
+	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,32 +20,125 @@ import (
 // group, which includes the process.
 const impatience = time.Second
 
-// holdSignals keeps SIGUSR1 for the session, which does not exist yet: by default the Go runtime
-// drops the signal.
-func holdSignals() (signals chan os.Signal) {
-	signals = make(chan os.Signal, 4)
-	signal.Notify(signals, unix.SIGUSR1)
-	return signals
+// guard ends a run on a signal, or when the sender of the object asks for it.
+type guard struct {
+	signals, brokenPipe chan os.Signal
+	begun               chan struct{} // closed once the run is loaded, or cannot be
+	early               chan struct{} // closed once the signals before that have been handled
+
+	mu      sync.Mutex
+	session *run.Session  // nil until loaded
+	ended   bool          // ended before it was loaded
+	wait    chan struct{} // closed to end the wait for a container
 }
 
-// catchSignals makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way, and a later
-// one end it at once. SIGUSR1 runs the self probes, or prints the maps if the script has none, but
-// not before attached is closed. release restores the default handling.
-func catchSignals(s *run.Session, signals chan os.Signal, attached <-chan struct{}) (release func()) {
+// newGuard catches signals before the run is loaded. SIGINT, SIGTERM and SIGHUP end the process as without a handler,
+// but first discard is called, which removes new output files. SIGUSR1 is kept for the run.
+func newGuard(discard func()) *guard {
+	g := &guard{
+		signals: make(chan os.Signal, 4), brokenPipe: make(chan os.Signal, 1),
+		begun: make(chan struct{}), early: make(chan struct{}), wait: make(chan struct{}),
+	}
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
 	if !signal.Ignored(unix.SIGHUP) { // nohup(1) ignores it
 		wanted = append(wanted, unix.SIGHUP)
 	}
-	signal.Notify(signals, wanted...)
+	signal.Notify(g.signals, wanted...)
+	go g.beforeRun(discard)
+	return g
+}
+
+func (g *guard) beforeRun(discard func()) {
+	defer close(g.early)
+	held := false
+	for {
+		select {
+		case <-g.begun:
+			if held {
+				select {
+				case g.signals <- unix.SIGUSR1:
+				default: // others are waiting
+				}
+			}
+			return
+		case sig := <-g.signals:
+			if held = held || sig == unix.SIGUSR1; sig == unix.SIGUSR1 {
+				continue
+			}
+			discard()
+			signal.Reset(sig)
+			unix.Kill(os.Getpid(), sig.(unix.Signal))
+			time.Sleep(impatience)
+			os.Exit(128 + int(sig.(unix.Signal))) // the signal was ignored before
+		}
+	}
+}
+
+// loaded makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way, and a later one
+// end it at once. SIGUSR1 runs the self probes, or prints the maps if the script has none, but not
+// before attached is closed.
+func (g *guard) loaded(s *run.Session, attached <-chan struct{}) {
+	close(g.begun)
+	<-g.early
 	// With this, writing to a closed pipe returns an error instead of killing the process. Ignoring
 	// SIGPIPE would be inherited by the commands that it starts.
-	brokenPipe := make(chan os.Signal, 1)
-	signal.Notify(brokenPipe, unix.SIGPIPE)
-	go handleSignals(s, signals, attached)
-	return func() {
-		signal.Stop(signals)
-		signal.Stop(brokenPipe)
-		close(signals)
+	signal.Notify(g.brokenPipe, unix.SIGPIPE)
+	go handleSignals(s, g.signals, attached)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.session = s
+	if g.ended {
+		s.Stop()
+	}
+}
+
+// release restores the default handling.
+func (g *guard) release() {
+	signal.Stop(g.signals)
+	signal.Stop(g.brokenPipe)
+	if g.session == nil {
+		close(g.begun)
+		<-g.early
+	}
+	close(g.signals)
+}
+
+// end ends the run in an orderly way.
+func (g *guard) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.session != nil {
+		g.session.Stop()
+		return
+	}
+	if !g.ended {
+		close(g.wait)
+	}
+	g.ended = true
+}
+
+// abandon ends the run as end does, and exits if its report cannot be written.
+func (g *guard) abandon() {
+	g.end()
+	time.Sleep(reportTime)
+	os.Exit(1)
+}
+
+// waiting is the context of a wait for a container. context.WithCancel would add 10 KB to the
+// program.
+type waiting struct {
+	context.Context
+	ended chan struct{}
+}
+
+func (w waiting) Done() <-chan struct{} { return w.ended }
+
+func (w waiting) Err() error {
+	select {
+	case <-w.ended:
+		return context.Canceled
+	default:
+		return nil
 	}
 }
 
@@ -97,8 +192,9 @@ func handleSignals(s controlled, signals <-chan os.Signal, attached <-chan struc
 	}
 }
 
-// runObject runs a loaded object until a signal or the run itself ends it.
-func runObject(o *arguments, obj *object.Object) (status int, err error) {
+// runObject runs an object until a signal or the run itself ends it. discard removes new output
+// files if a signal comes before the run has begun.
+func runObject(o *arguments, obj *object.Object, discard func()) (status int, err error) {
 	manager := newNotifier()
 	defer manager.close()
 	attached, told := make(chan struct{}), o.run.Attached
@@ -109,16 +205,20 @@ func runObject(o *arguments, obj *object.Object) (status int, err error) {
 			told()
 		}
 	}
-	signals := holdSignals()
+	g := newGuard(discard)
+	defer g.release() // after everything is detached
+	if o.run.Wait != nil {
+		o.run.Wait = waiting{o.run.Wait, g.wait}
+	}
+	if o.Remote {
+		go o.watchInput(maxSilence, g.end, g.abandon)
+	}
 	s, err := run.Load(obj, o.run)
 	if err != nil {
 		return 1, err
 	}
 	defer manager.send("STOPPING=1")
-	defer catchSignals(s, signals, attached)() // until everything is detached
+	g.loaded(s, attached)
 	defer s.Close()
-	if o.Remote {
-		go o.stopWithInput(s)
-	}
 	return s.Run()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +27,16 @@ import (
 const streamed = "-"
 
 // remoteVersion is the version of the --remote protocol.
-const remoteVersion = 1
+const remoteVersion = 2
+
+// Each side of --remote shows the other that it is alive. This one writes a line at least every aliveInterval. The
+// sender of the object sends an empty line every 5 s after it: once it has sent one, it is considered gone when none
+// has arrived for maxSilence, and the process exits if the report cannot be written within reportTime.
+const (
+	aliveInterval = 2 * time.Second
+	maxSilence    = time.Minute
+	reportTime    = 30 * time.Second
+)
 
 // takeInput reserves standard input for the object. Commands that the run starts read /dev/null.
 func (o *arguments) takeInput(s Streams) error {
@@ -75,11 +85,75 @@ func (o *arguments) readManifest() (*manifest.Manifest, error) {
 	return obj.Manifest, nil
 }
 
-// stopWithInput ends the run at the end of standard input: the sender of the object is gone, or
-// asks for the report.
-func (o *arguments) stopWithInput(s *run.Session) {
-	io.Copy(io.Discard, o.input)
-	s.Stop()
+// watchInput calls end at the end of standard input, when the sender of the object is gone or asks for the report, and
+// gone when the sender has been silent for limit.
+func (o *arguments) watchInput(limit time.Duration, end, gone func()) {
+	var silence *time.Timer
+	buf := make([]byte, 512)
+	for {
+		n, err := o.input.Read(buf)
+		switch {
+		case err != nil:
+			if silence != nil {
+				silence.Stop()
+			}
+			end()
+			return
+		case n > 0 && silence == nil:
+			silence = time.AfterFunc(limit, gone)
+		case n > 0:
+			silence.Reset(limit)
+		}
+	}
+}
+
+// remoteOutput is the output of --remote. It writes a line of type "alive" when nothing else has been written for
+// aliveInterval.
+type remoteOutput struct {
+	mu     sync.Mutex
+	w      io.Writer
+	inLine bool // the last write ended within a line
+	wrote  bool // since the last tick
+	ticker *time.Ticker
+	done   chan struct{}
+}
+
+func newRemoteOutput(w io.Writer) *remoteOutput {
+	r := &remoteOutput{w: w, ticker: time.NewTicker(aliveInterval), done: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case <-r.ticker.C:
+				r.alive()
+			case <-r.done:
+				return
+			}
+		}
+	}()
+	return r
+}
+
+func (r *remoteOutput) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(p) > 0 {
+		r.inLine, r.wrote = p[len(p)-1] != '\n', true
+	}
+	return r.w.Write(p)
+}
+
+func (r *remoteOutput) alive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.wrote && !r.inLine {
+		fmt.Fprintf(r.w, "{\"type\": \"alive\", \"time\": %q}\n", now())
+	}
+	r.wrote = false
+}
+
+func (r *remoteOutput) close() {
+	r.ticker.Stop()
+	close(r.done)
 }
 
 // sayHost writes the first line of --remote. The sender uses it to choose the object for the
