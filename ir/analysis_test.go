@@ -11,7 +11,7 @@ import (
 	"btc/tests/irgen"
 )
 
-// functions are generated ones with branches and loops.
+// functions returns generated functions with branches and loops.
 func functions(n int) []*ir.Module {
 	r := rand.New(rand.NewSource(11))
 	var list []*ir.Module
@@ -48,12 +48,12 @@ func TestDominatorsByDefinition(t *testing.T) {
 		all := reach(f.Entry(), nil)
 		for _, a := range f.Blocks {
 			if d.Reachable(a) != all[a] {
-				t.Fatalf("b%d reachable: %t\n%s", a.ID, d.Reachable(a), f)
+				t.Fatalf("Reachable(b%d) = %t\n%s", a.ID, d.Reachable(a), f)
 			}
 			without := reach(f.Entry(), a)
 			for _, b := range f.Blocks {
 				if all[a] && all[b] && d.Dominates(a, b) != !without[b] {
-					t.Fatalf("b%d dominates b%d: %t\n%s", a.ID, b.ID, d.Dominates(a, b), f)
+					t.Fatalf("Dominates(b%d, b%d) = %t\n%s", a.ID, b.ID, d.Dominates(a, b), f)
 				}
 			}
 		}
@@ -62,11 +62,11 @@ func TestDominatorsByDefinition(t *testing.T) {
 			for _, b := range l.Blocks {
 				in[b] = true
 				if !d.Dominates(l.Header, b) || !reach(b, nil)[l.Header] {
-					t.Fatalf("b%d is not a block of the loop at b%d\n%s", b.ID, l.Header.ID, f)
+					t.Fatalf("b%d is not in the loop with header b%d\n%s", b.ID, l.Header.ID, f)
 				}
 			}
 			if l.Parent != nil && (l.Depth != l.Parent.Depth+1 || l.Parent == l) {
-				t.Fatalf("depth of the loop at b%d", l.Header.ID)
+				t.Fatalf("wrong depth of the loop with header b%d", l.Header.ID)
 			}
 			for _, p := range l.Latches {
 				if !in[p] {
@@ -77,7 +77,8 @@ func TestDominatorsByDefinition(t *testing.T) {
 	}
 }
 
-// A value is live at the start of a block if some path from there uses it before it is redefined.
+// TestLivenessByDefinition checks that a value is live at the start of a block if and only if some path
+// from there uses it.
 func TestLivenessByDefinition(t *testing.T) {
 	for _, m := range functions(20) {
 		f := m.Funcs[0]
@@ -108,14 +109,15 @@ func TestLivenessByDefinition(t *testing.T) {
 					}
 				}
 				if got := l.In(b, v); got != want {
-					t.Fatalf("%s live into b%d: %t\n%s", v, b.ID, got, f)
+					t.Fatalf("%s live at the start of b%d: %t\n%s", v, b.ID, got, f)
 				}
 			}
 		}
 	}
 }
 
-// Edits that only rearrange keep a module valid, and its behavior.
+// TestEditsKeepMeaning checks that edits that only rearrange a module keep it valid and do not change
+// its behavior.
 func TestEditsKeepMeaning(t *testing.T) {
 	r := rand.New(rand.NewSource(5))
 	for _, m := range functions(40) {
@@ -144,18 +146,19 @@ func TestCloneIsDeep(t *testing.T) {
 	text := m.String()
 	c := m.Clone()
 	if c.String() != text {
-		t.Fatalf("clone prints\n%s\nnot\n%s", c, text)
+		t.Fatalf("clone prints\n%s\nwant\n%s", c, text)
 	}
 	f := c.Funcs[0]
 	f.Slots[0].Size = 99
 	f.Uses(func(v **ir.Value) { *v = ir.Const(1) })
 	c.Maps[0].Name = "@other"
 	if m.String() != text {
-		t.Error("a change of the clone changed the module")
+		t.Error("changing the clone changed the module")
 	}
 }
 
-// Rewrite visits every op once, in order; operands are replaced before.
+// TestRewrite checks that Rewrite visits every op once, in order, after its operands have been
+// replaced.
 func TestRewrite(t *testing.T) {
 	m := ir.MustParse(`
 func @p prog (kind kprobe) {
@@ -184,7 +187,7 @@ b1(v4:i64):
 				func() *ir.Value { return b.Extend(ir.U32, x) }), true
 		case ir.OpAdd:
 			if v.Args[0].IsConst() && v.Args[0].Imm != 7 {
-				t.Errorf("operand was not exchanged: %s", v.Text())
+				t.Errorf("operand not replaced: %s", v.Text())
 			}
 		}
 		return nil, false
@@ -201,10 +204,10 @@ b1(v4:i64):
 		got += s
 	}
 	if got != want {
-		t.Errorf("offered %s, want %s", got, want)
+		t.Errorf("visited %s, want %s", got, want)
 	}
 	k := interp.New(m)
 	if r, err := k.Run(interp.Input{Prog: "p", PID: 99, TID: 5, UID: 30}); err != nil || r != 7+5+30+7 {
-		t.Errorf("returns %d, %v\n%s", r, err, m)
+		t.Errorf("Run = %d, %v\n%s", r, err, m)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"btc/internal/arch"
 )
 
-// TestGuards: a relocation that tests for an architecture or a helper is recognized as such, and no
-// other is.
+// TestGuards checks that relocations that test for an architecture or a helper are recognized, and no
+// others.
 func TestGuards(t *testing.T) {
 	for _, c := range []struct {
 		ref          CORERef
@@ -21,15 +21,16 @@ func TestGuards(t *testing.T) {
 		{CORERef{Type: "struct pt_regs"}, "", ""},
 	} {
 		if label, ok := ArchTest(c.ref); label != c.arch || ok != (c.arch != "") {
-			t.Errorf("%s asks for the architecture %q, %t", c.ref, label, ok)
+			t.Errorf("architecture of %s = %q, %t", c.ref, label, ok)
 		}
 		if name, ok := HelperTest(c.ref); name != c.helper || ok != (c.helper != "") {
-			t.Errorf("%s asks for the helper %q, %t", c.ref, name, ok)
+			t.Errorf("helper of %s = %q, %t", c.ref, name, ok)
 		}
 	}
 }
 
-// TestPerArchValues checks the constant of each architecture, and the shared one if they agree.
+// TestPerArchValues checks that there is a constant for each architecture, or a single one if they are
+// equal.
 func TestPerArchValues(t *testing.T) {
 	x86, arm := arch.ByName("x86_64"), arch.ByName("arm64")
 	f := &Func{Name: "f"}
@@ -38,18 +39,18 @@ func TestPerArchValues(t *testing.T) {
 		return b.PerArch([]*arch.Arch{x86, arm}, func(a *arch.Arch) int64 { return list[a] })
 	}
 	if v := number(map[*arch.Arch]int64{x86: 3, arm: 3}); !v.IsConst() || v.Imm != 3 {
-		t.Errorf("one number for both is %s", v.Text())
+		t.Errorf("equal numbers: got %s", v.Text())
 	}
 	v := number(map[*arch.Arch]int64{x86: 3, arm: -4})
 	for a, want := range map[*arch.Arch]int64{x86: 3, arm: -4} {
 		if got, ok := PerArchValue(v.Sym, a); got != want || !ok {
-			t.Errorf("the number of %s is %d, %t; want %d", a.Name, got, ok, want)
+			t.Errorf("number for %s = %d, %t; want %d", a.Name, got, ok, want)
 		}
 	}
 	if _, ok := PerArchValue("x86_64=3", arm); ok {
-		t.Error("an architecture that is not named has a number")
+		t.Error("found a number for an unknown architecture")
 	}
 	if _, ok := PerArchValue("x86_64=three", x86); ok {
-		t.Error("a word is a number")
+		t.Error("found a number in a value that is not a constant")
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"btc/internal/probe"
 )
 
-// built returns the text form of a function, in a program with a slot of 16 bytes, after do.
+// built returns the printed form of a program with a slot of 16 bytes and the instructions emitted by
+// do.
 func built(do func(b *Builder)) string {
 	f := &Func{Name: "f", Prog: &Prog{Kind: probe.Kprobe}, Pos: NoPos}
 	blk := f.NewBlock()
@@ -122,7 +123,7 @@ b0(v0:ctx):
 	}
 }
 
-// TestBuilderControlFlow checks the blocks that a builder makes.
+// TestBuilderControlFlow checks the blocks that the builder creates.
 func TestBuilderControlFlow(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -150,7 +151,7 @@ b3:
 b1:
   ret 0
 `},
-		{"an arm that returns", func(b *Builder, c *Value) { b.If(c, func() { b.Ret(Const(1)) }, nil) }, `
+		{"a branch that returns", func(b *Builder, c *Value) { b.If(c, func() { b.Ret(Const(1)) }, nil) }, `
   br v1, b2, b1
 b2:
   ret 1
@@ -188,7 +189,7 @@ b1(v3:i64):
   v5:i64 = boolint v4
   ret 0
 `},
-		{"value of an arm that returns", func(b *Builder, c *Value) {
+		{"value of a branch that returns", func(b *Builder, c *Value) {
 			b.IfValue(c, TI64, func() *Value { b.Ret(Const(1)); return nil }, func() *Value { return Const(2) })
 		}, `
   br v1, b2, b3
@@ -227,11 +228,11 @@ b1:
 	}
 }
 
-// TestBuilderKeepsTheEnd: an unfinished block gets no terminator.
+// TestBuilderKeepsTheEnd checks that an unfinished block gets no terminator.
 func TestBuilderKeepsTheEnd(t *testing.T) {
 	for what, do := range map[string]func(b *Builder){
 		"a block with a terminator": func(b *Builder) { b.Ret(Const(1)) },
-		"in front of a value": func(b *Builder) {
+		"before a value": func(b *Builder) {
 			b.Emit(OpPid, TI64)
 			b.block.Term = Term{}
 			At(b.block, 0, NoPos).Ret(Const(1))
@@ -240,7 +241,7 @@ func TestBuilderKeepsTheEnd(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s was ended", what)
+					t.Errorf("%s: block has a terminator", what)
 				}
 			}()
 			built(do)
@@ -248,8 +249,8 @@ func TestBuilderKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// TestRewriteLongBlock: instructions inserted into a long block have the same order as in a short
-// one.
+// TestRewriteLongBlock checks that instructions inserted into a long block have the same order as in a
+// short one.
 func TestRewriteLongBlock(t *testing.T) {
 	for _, n := range []int{3, longBlock - 1, longBlock, longBlock + 1, 3 * longBlock} {
 		f := &Func{Name: "f", Pos: NoPos}
@@ -262,7 +263,7 @@ func TestRewriteLongBlock(t *testing.T) {
 		blk.Ret(blk.Values[n-1], NoPos)
 		Rewrite(f, func(b *Builder, v *Value) (*Value, bool) {
 			if b.Pos != v.Pos {
-				t.Errorf("the builder is at %v, the value at %v", b.Pos, v.Pos)
+				t.Errorf("position of the builder %v, of the value %v", b.Pos, v.Pos)
 			}
 			b.Emit(OpPid, TI64)
 			return b.Emit(OpUid, TI64), true
@@ -271,14 +272,14 @@ func TestRewriteLongBlock(t *testing.T) {
 		for i, v := range blk.Values {
 			got = append(got, v.Op.String())
 			if v.Pos.Line != i/2+1 {
-				t.Errorf("value %d is at line %d, want %d", i, v.Pos.Line, i/2+1)
+				t.Errorf("value %d: line %d, want %d", i, v.Pos.Line, i/2+1)
 			}
 		}
 		if got, want := strings.Join(got, " "), strings.Join(want, " "); got != want {
-			t.Errorf("%d values became %s", n, got)
+			t.Errorf("%d values: got %s", n, got)
 		}
 		if blk.Term.Arg != blk.Values[2*n-1] {
-			t.Errorf("%d values: the result is not the last one's", n)
+			t.Errorf("%d values: the result is not the last one", n)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// flow is a function of "successors" of its blocks in order: "1 2, 2, -" branches from b0 to b1 or
-// b2, jumps from b1 to b2 and returns in b2.
+// flow returns a function given the successors of its blocks: "1 2, 2, -" branches from b0 to b1 or b2,
+// jumps from b1 to b2, and returns in b2.
 func flow(text string) *Func {
 	var s strings.Builder
 	s.WriteString("func @f() {\n")
@@ -31,7 +31,7 @@ func blockNames(list []*Block) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprint(join(list, func(b *Block) string { return fmt.Sprintf("b%d", b.ID) })), "["), "]")
 }
 
-// TestLoops checks the loops of graphs: header, latches, blocks, parent, depth.
+// TestLoops checks the loops found in graphs: header, latches, blocks, parent, depth.
 func TestLoops(t *testing.T) {
 	for _, c := range []struct {
 		graph       string
@@ -45,7 +45,7 @@ func TestLoops(t *testing.T) {
 		{"1, 2 4, 3 1, 1, -", false, "b1 from b2, b3: b1, b2, b3 depth 1"},
 		{"1, 1 2, 2 3, -", false, "b1 from b1: b1 depth 1; b2 from b2: b2 depth 1"},
 		{"1 2, 2, 1 3, -", true, ""},
-		{"1, 2, -, 1", false, ""}, // b3 is never reached
+		{"1, 2, -, 1", false, ""}, // b3 is unreachable
 		{"1, 2 3, 1, -, 2", false, "b1 from b2: b1, b2 depth 1"},
 	} {
 		f := flow(c.graph)
@@ -58,7 +58,7 @@ func TestLoops(t *testing.T) {
 			}
 			got = append(got, s)
 			if n.Of(l.Header) != l {
-				t.Errorf("%s: the innermost loop of b%d is another", c.graph, l.Header.ID)
+				t.Errorf("%s: wrong innermost loop of b%d", c.graph, l.Header.ID)
 			}
 		}
 		if got := strings.Join(got, "; "); got != c.want || n.Irreducible != c.irreducible {
@@ -72,7 +72,7 @@ func TestDominatorTree(t *testing.T) {
 	f := flow("1 2, 3, 3, 4 5, -, -, 3")
 	d := Dominators(f)
 	if got := blockNames(d.Order); got != "b0, b1, b2, b3, b4, b5" {
-		t.Errorf("order %s", got)
+		t.Errorf("order = %s", got)
 	}
 	for id, want := range []string{"b1, b2, b3", "", "", "b4, b5", "", "", ""} {
 		if got := blockNames(d.Children(f.Blocks[id])); got != want {
@@ -80,28 +80,28 @@ func TestDominatorTree(t *testing.T) {
 		}
 		for _, c := range d.Children(f.Blocks[id]) {
 			if d.Idom(c) != f.Blocks[id] {
-				t.Errorf("immediate dominator of b%d: %v", c.ID, d.Idom(c))
+				t.Errorf("Idom(b%d) = %v", c.ID, d.Idom(c))
 			}
 		}
 	}
 	entry, lost := f.Blocks[0], f.Blocks[6]
 	if d.Idom(entry) != nil || d.Idom(lost) != nil || d.Reachable(lost) || d.Dominates(entry, lost) || d.Dominates(lost, entry) {
-		t.Error("an unreachable block has a place in the tree")
+		t.Error("unreachable block in the dominator tree")
 	}
 }
 
-// TestPreds: a predecessor is listed once for each edge.
+// TestPreds checks that a predecessor is listed once for each edge.
 func TestPreds(t *testing.T) {
 	f := flow("1 1, 2, -, 1")
 	var got []string
 	for _, p := range Preds(f)[1] {
 		got = append(got, fmt.Sprintf("b%d.%d", p.Block.ID, p.Succ))
 		if p.Edge().To != f.Blocks[1] {
-			t.Error("a way into b1 leads elsewhere")
+			t.Error("predecessor edge of b1 does not lead to b1")
 		}
 	}
 	if got := strings.Join(got, " "); got != "b0.0 b0.1 b3.0" {
-		t.Errorf("ways %s", got)
+		t.Errorf("predecessors = %s", got)
 	}
 }
 
@@ -125,19 +125,19 @@ b4:
 	v := []*Value{f.Blocks[0].Params[0], f.Blocks[0].Values[0], f.Blocks[3].Params[0], f.Blocks[3].Values[0]}
 	for id, want := range []string{"b1, b2, b3", "b1", "", "b4"} {
 		if got := blockNames(l.Blocks(v[id])); got != want {
-			t.Errorf("v%d is needed at the start of %s, want %s", id, got, want)
+			t.Errorf("v%d is live at the start of %s, want %s", id, got, want)
 		}
 	}
 	if !l.Out(f.Blocks[0], v[1]) || l.Out(f.Blocks[1], v[1]) || !l.Out(f.Blocks[3], v[0]) || l.Out(f.Blocks[4], v[3]) {
-		t.Error("what is needed after a block is wrong")
+		t.Error("wrong set of values live at the end of a block")
 	}
 	if l.In(f.Blocks[0], Const(1)) || l.Blocks(Const(1)) != nil {
-		t.Error("a constant is live")
+		t.Error("constant is live")
 	}
 	s := NewValueSet(f)
 	s.Add(v[3])
 	s.Add(Const(1))
 	if !s.Has(v[3]) || s.Has(v[2]) || s.Has(Const(1)) {
-		t.Error("the set holds something else than was added")
+		t.Error("set does not have the added elements")
 	}
 }

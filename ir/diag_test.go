@@ -10,7 +10,7 @@ func TestDiagText(t *testing.T) {
 		"too large":      {Pos: NoPos, Text: "too large"},
 	} {
 		if got := d.Error(); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("Error() = %q, want %q", got, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the op table of docs/ir.md")
 
-// The reference's op table is made from the op table of the code.
+// TestDocument checks that the op table in the reference is generated from the op table in the code.
 func TestDocument(t *testing.T) {
 	const path = "../docs/ir.md"
 	data, err := os.ReadFile(path)
@@ -22,7 +22,7 @@ func TestDocument(t *testing.T) {
 	head, rest, ok1 := strings.Cut(string(data), "<!-- ops begin -->\n")
 	_, tail, ok2 := strings.Cut(rest, "<!-- ops end -->")
 	if !ok1 || !ok2 {
-		t.Fatal("no place for the table")
+		t.Fatal("marks of the table not found")
 	}
 	want := head + "<!-- ops begin -->\n" + opTable() + "<!-- ops end -->" + tail
 	if string(data) == want {

@@ -21,7 +21,7 @@ func TestEachFuncOnce(t *testing.T) {
 		m.EachFunc(func(i int, f *Func) { f.Name += fmt.Sprint(" is ", i) })
 		for i, f := range m.Funcs {
 			if want := fmt.Sprint("f", i, " is ", i); f.Name != want {
-				t.Errorf("of %d functions: %q, want %q", n, f.Name, want)
+				t.Errorf("with %d functions: %q, want %q", n, f.Name, want)
 			}
 		}
 	}
@@ -30,7 +30,7 @@ func TestEachFuncOnce(t *testing.T) {
 func TestEachFuncFirstPanic(t *testing.T) {
 	defer func() {
 		if got := recover(); got != "f3" {
-			t.Errorf("panic %v, want that of f3", got)
+			t.Errorf("panic = %v, want that of f3", got)
 		}
 	}()
 	manyFuncs(100).EachFunc(func(i int, f *Func) {

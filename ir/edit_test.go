@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEdits checks the result of each edit on a function in text form.
+// TestEdits checks the printed function after each edit.
 func TestEdits(t *testing.T) {
 	const diamond = `b0(v0:ctx):
   v1:i64 = pid
@@ -37,7 +37,7 @@ b3(v5:i64, v6:i64):
 			v := f.Blocks[0].Values[0]
 			f.Blocks[0].Remove(0)
 			if v.Block != nil {
-				t.Error("a value that was removed is in a block")
+				t.Error("removed value still in a block")
 			}
 		}, "b0(v0:ctx):\n  v2:i64 = tid\n  ret v2\n"},
 		{"replace uses", diamond, func(f *Func) { ReplaceUses(f, f.Blocks[0].Values[0], Const(9)) },
@@ -56,19 +56,19 @@ b3(v5:i64, v6:i64):
 			strings.Replace(diamond, "b1, b2(v1)\n", "b1, b4\nb4:\n  jump b2(v1)\n", 1)},
 		{"remove a parameter", diamond, func(f *Func) { RemoveParam(f.Blocks[3], 1, Preds(f)[3]) },
 			strings.NewReplacer(", 5)", ")", ", 6)", ")", ", v6:i64", "").Replace(diamond)},
-		{"remove what is unreachable", "b0(v0:ctx):\n  ret 0\nb1:\n  jump b0\n", func(f *Func) {
+		{"remove unreachable blocks", "b0(v0:ctx):\n  ret 0\nb1:\n  jump b0\n", func(f *Func) {
 			if !RemoveUnreachable(f) {
-				t.Error("nothing was unreachable")
+				t.Error("no unreachable blocks removed")
 			}
 			if RemoveUnreachable(f) {
-				t.Error("something is unreachable twice")
+				t.Error("unreachable blocks found by a second call")
 			}
 		}, "b0(v0:ctx):\n  ret 0\n"},
 		{"copy blocks", diamond, func(f *Func) {
 			values := Subst{}
 			copies := CopyBlocks(f, f.Blocks[2:4], values)
 			if len(copies) != 2 || copies[f.Blocks[2]] != f.Blocks[4] || values[f.Blocks[3].Values[0]] != f.Blocks[5].Values[0] {
-				t.Error("copies are named wrong")
+				t.Error("wrong names of copies")
 			}
 		}, diamond + "b4(v8:i64):\n  jump b5(v8, 6)\nb5(v9:i64, v10:i64):\n  v11:i64 = add v9, 1\n  ret v11\n"},
 		{"copy a cold block", diamond, func(f *Func) { CopyBlocks(f, f.Blocks[1:2], Subst{}) },
@@ -84,14 +84,14 @@ b3(v5:i64, v6:i64):
 		for _, b := range f.Blocks {
 			for i, v := range b.Values {
 				if v.Block != b || v.Index() != i {
-					t.Errorf("%s: %s is not where it says", c.what, v.Text())
+					t.Errorf("%s: %s: wrong Block", c.what, v.Text())
 				}
 			}
 		}
 	}
 }
 
-// TestMoveBlocks: blocks are renumbered in the function that they are moved to.
+// TestMoveBlocks checks that blocks are renumbered in the function that they are moved to.
 func TestMoveBlocks(t *testing.T) {
 	m := MustParse("func @p prog (kind kprobe) {\nb0(v0:ctx):\n  jump b1(1)\nb1(v1:i64):\n  v2:i64 = add v1, 1\n  ret v2\n}\n" +
 		"func @f(i64) {\nb0(v0:i64):\n  ret v0\n}\n")
@@ -102,14 +102,15 @@ func TestMoveBlocks(t *testing.T) {
 		t.Errorf("got\n%s%s", got, from)
 	}
 	if id := to.NewBlock().ID; id != 2 {
-		t.Errorf("the next block is b%d, want b2", id)
+		t.Errorf("next block = b%d, want b2", id)
 	}
 	if id := to.NewValue(OpPid, TI64, NoPos).ID; id != 3 {
-		t.Errorf("the next value is v%d, want v3", id)
+		t.Errorf("next value = v%d, want v3", id)
 	}
 }
 
-// TestNewBlockAfter: a new block follows the given one, wherever the previous one was inserted.
+// TestNewBlockAfter checks that a new block follows the given one, wherever the previous one was
+// inserted.
 func TestNewBlockAfter(t *testing.T) {
 	f := &Func{Name: "f"}
 	for range 30 {
@@ -118,7 +119,7 @@ func TestNewBlockAfter(t *testing.T) {
 	for _, i := range []int{0, 20, 5, 31, 32, 0, 7} {
 		after := f.Blocks[i]
 		if nb := f.NewBlockAfter(after); f.Blocks[i+1] != nb || f.Blocks[i] != after {
-			t.Errorf("the block after place %d is not there", i)
+			t.Errorf("no block inserted after index %d", i)
 		}
 	}
 }
@@ -130,7 +131,7 @@ func TestUseCounts(t *testing.T) {
 	}
 }
 
-// TestCloneParts: the clone of a module shares no parts with it.
+// TestCloneParts checks that a clone shares nothing with the module.
 func TestCloneParts(t *testing.T) {
 	m := MustParse("map (name @x)\nglobal (name g, size 8)\nevent (name e, fields [(name a)])\n" +
 		"func @f(i64) {\n  slot s0 \"\" 8 align 8\nb0(v0:i64):\n  store.u64 [s0+0], v0\n  jump b1(v0)\nb1(v1:i64) cold:\n  ret v1\n}\n")
@@ -144,11 +145,11 @@ func TestCloneParts(t *testing.T) {
 	f.Blocks[0].Values[0].Args[0].Slot.ID = 3
 	f.Blocks[1].Term.Arg.Type = TCtx
 	if got := m.String(); got != text {
-		t.Errorf("a change of the clone changed the module:\n%s", cmp.Diff(text, got))
+		t.Errorf("changing the clone changed the module:\n%s", cmp.Diff(text, got))
 	}
 	for _, b := range f.Blocks {
 		if b.Func != f || b.Params[0].Block != b {
-			t.Errorf("b%d of the clone is not the clone's", b.ID)
+			t.Errorf("b%d of the clone belongs to another function", b.ID)
 		}
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// edges are the numbers at which fixed-width arithmetic is most likely to be wrong.
+// edges are the numbers for which fixed-width arithmetic is most likely to be wrong.
 var edges = []int64{0, 1, -1, 2, 7, 8, 63, 64, 65, 127, 128, 255, 256, 1<<15 - 1, 1 << 15, 1 << 16, 1<<31 - 1, 1 << 31,
 	1<<32 - 1, 1 << 32, -1 << 31, -1 << 63, 1<<63 - 1, 0x0102030405060708, -0x7060504030201}
 
-// Results of binary ops equal those on unbounded integers, truncated to 64 bits.
+// TestEvalBinary checks that the results of binary ops are those on unbounded integers, truncated to 64
+// bits.
 func TestEvalBinary(t *testing.T) {
 	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	unsigned := func(x int64) *big.Int { return new(big.Int).SetUint64(uint64(x)) }
@@ -49,14 +50,14 @@ func TestEvalBinary(t *testing.T) {
 			for _, y := range edges {
 				exact := want[op](x, y)
 				if got, want := uint64(EvalBinary(op, x, y)), exact.Mod(exact, two64).Uint64(); got != want {
-					t.Errorf("%s %#x, %#x is %#x, want %#x", op, uint64(x), uint64(y), got, want)
+					t.Errorf("%s %#x, %#x = %#x, want %#x", op, uint64(x), uint64(y), got, want)
 				}
 			}
 		}
 	}
 }
 
-// Results of unary ops are computed from the bytes of the operand.
+// TestEvalUnary compares the results of unary ops with results computed from the bytes of the operand.
 func TestEvalUnary(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for _, k := range []MemKind{U8, U16, U32, U64, S8, S16, S32} {
@@ -80,19 +81,19 @@ func TestEvalUnary(t *testing.T) {
 				op = OpSext
 			}
 			if got := uint64(EvalUnary(op, k, x)); got != extended {
-				t.Errorf("%s %s of %#x is %#x, want %#x", op, k, uint64(x), got, extended)
+				t.Errorf("%s %s of %#x = %#x, want %#x", op, k, uint64(x), got, extended)
 			}
 			if got := uint64(EvalUnary(OpBswap, k, x)); !k.Signed() && got != swapped {
-				t.Errorf("bswap %s of %#x is %#x, want %#x", k, uint64(x), got, swapped)
+				t.Errorf("bswap %s of %#x = %#x, want %#x", k, uint64(x), got, swapped)
 			}
 		}
 	}
 	if got := EvalUnary(OpZext, MemNone, -5); got != -5 {
-		t.Errorf("zext without a width of -5 is %d", got)
+		t.Errorf("zext of -5 without a width = %d", got)
 	}
 }
 
-// Comparisons equal those of unbounded integers.
+// TestCompare checks that comparisons give the same results as on unbounded integers.
 func TestCompare(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
@@ -101,7 +102,7 @@ func TestCompare(t *testing.T) {
 			for c, want := range map[Cond]bool{EQ: s == 0, NE: s != 0, ULT: u < 0, ULE: u <= 0, UGT: u > 0, UGE: u >= 0,
 				SLT: s < 0, SLE: s <= 0, SGT: s > 0, SGE: s >= 0} {
 				if c.Eval(x, y) != want {
-					t.Errorf("%d %s %d is %t", x, c, y, !want)
+					t.Errorf("%d %s %d = %t", x, c, y, !want)
 				}
 			}
 		}

@@ -94,12 +94,12 @@ func TestParseRejects(t *testing.T) {
 		{inBlock("  strlit \"abc(v0)"), "line 3: bad string at column 10"},
 	} {
 		if _, err := Parse(c.text); err == nil || err.Error() != c.want {
-			t.Errorf("%q: error %v, want %s", c.text, err, c.want)
+			t.Errorf("%q: error = %v, want %s", c.text, err, c.want)
 		}
 	}
 }
 
-// TestPrintedForms: source in the printed form prints as itself.
+// TestPrintedForms checks that IR in the printed form does not change when it is parsed and printed.
 func TestPrintedForms(t *testing.T) {
 	for _, text := range []string{
 		"module m file f.bt\n",
@@ -137,7 +137,7 @@ func TestPrintedForms(t *testing.T) {
 	}
 }
 
-// TestParseForms: the parser also accepts forms that are not printed.
+// TestParseForms checks that the parser accepts forms that are not printed.
 func TestParseForms(t *testing.T) {
 	for text, want := range map[string]string{
 		"func @f() {\r\nb0:\n\tret 0x10\n}":                           "ret 16",
@@ -149,28 +149,28 @@ func TestParseForms(t *testing.T) {
 	} {
 		m, err := Parse(text)
 		if err != nil || !strings.Contains(m.String(), want) {
-			t.Errorf("%q is %v, %v", text, m, err)
+			t.Errorf("Parse(%q) = %v, %v", text, m, err)
 		}
 	}
 	f := MustParse("func @f() {\n  slot s5 \"\" 8 align 8\n  slot s2 \"\" 8 align 8\nb7:\n  jump b3\nb3:\n  ret v1\nb1:\n  v1:i64 = pid\n  ret v1\n}").Funcs[0]
 	if f.NumValues() != 2 || f.NumBlocks() != 8 || f.NumSlots() != 6 {
-		t.Errorf("%d values, %d blocks, %d slots", f.NumValues(), f.NumBlocks(), f.NumSlots())
+		t.Errorf("got %d values, %d blocks, %d slots", f.NumValues(), f.NumBlocks(), f.NumSlots())
 	}
 	m := MustParse("func @f() {\nb7:\n  v9:i64 = pid\n  memzero v9\n  ret v9\n}")
 	f = m.Funcs[0]
 	if id := f.Blocks[0].Values[1].ID; id != 10 || f.NumValues() != 11 || f.NumBlocks() != 8 || f.NumSlots() != 0 {
-		t.Errorf("numbers: value v%d, %d values, %d blocks, %d slots", id, f.NumValues(), f.NumBlocks(), f.NumSlots())
+		t.Errorf("after adding value v%d: %d values, %d blocks, %d slots", id, f.NumValues(), f.NumBlocks(), f.NumSlots())
 	}
 }
 
-// TestModuleLookups: parts are found by name.
+// TestModuleLookups checks that parts are found by name.
 func TestModuleLookups(t *testing.T) {
 	m := MustParse("map (name @x)\nmap (name @y)\nglobal (name g)\nglobal (name h)\nevent (name d)\nevent (name e)\nfunc @a() {\nb0:\n  ret 0\n}\nfunc @b() {\nb0:\n  ret 0\n}")
 	if m.Map("@y") != m.Maps[1] || m.Global("h") != m.Globals[1] || m.Event("e") != m.Events[1] || m.Func("b") != m.Funcs[1] {
-		t.Error("a name finds another part")
+		t.Error("lookup found another part")
 	}
 	if m.Map("x") != nil || m.Global("x") != nil || m.Event("x") != nil || m.Func("x") != nil {
-		t.Error("a name that no part has finds one")
+		t.Error("lookup of an unknown name found a part")
 	}
 }
 
@@ -192,8 +192,8 @@ func TestUseOfContext(t *testing.T) {
 	}
 }
 
-// TestLayoutGlobals: a global is aligned to its size, a table to a cache line; each kind has its
-// own section.
+// TestLayoutGlobals checks that a global is aligned to its size and a table to a cache line, and that
+// each kind has its own section.
 func TestLayoutGlobals(t *testing.T) {
 	m := MustParse("global (name a, kind const, size 1)\nglobal (name b, kind const, size 4)\nglobal (name c, kind param, size 3)\n" +
 		"global (name d, kind param, size 3)\nglobal (name e, kind const, size 12)\nglobal (name f, kind const, size 1024)\nglobal (name g, kind const, size 1023)\n")
@@ -208,14 +208,14 @@ func TestLayoutGlobals(t *testing.T) {
 func TestModuleParts(t *testing.T) {
 	m := &Module{}
 	if got := m.Served(); got != nil {
-		t.Errorf("without a target %v is served", got)
+		t.Errorf("architectures without a target = %v", got)
 	}
 	at := Pos{Line: 3, Col: 4}
 	a := m.HostValue("kaddr", "jiffies", "", at, 9)
 	b := m.HostValue("cgroupid", "jiffies", "", at, 9)
 	c := m.HostValue("kaddr", "init_task", "", at, 9)
 	if m.HostValue("kaddr", "jiffies", "", Pos{}, 0) != a || len(m.Globals) != 3 {
-		t.Errorf("a value that is there is made again: %s", m)
+		t.Errorf("existing value created again: %s", m)
 	}
 	for i, want := range []*Global{
 		{Name: "kaddr_0", Kind: GlobalConst, Size: 8, Host: "kaddr", Text: "jiffies", Pos: &at, End: 9},
@@ -235,25 +235,25 @@ func TestModuleParts(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	if !GlobalConst.Constant() || !GlobalParam.Constant() || GlobalData.Constant() || GlobalInit.Constant() {
-		t.Error("which globals are constant is wrong")
+		t.Error("wrong result of Constant")
 	}
 	for kind, want := range map[LayoutKind]int{LInt: 8, LBool: 8, LPtr: 8, LEnum: 8, LString: 3, LBuffer: 3, LTuple: 3} {
 		if got := (&Layout{Kind: kind, Size: 3}).MemSize(); got != want {
-			t.Errorf("%s of 3 bytes has %d in memory, want %d", kind, got, want)
+			t.Errorf("%s of 3 bytes: %d bytes in memory, want %d", kind, got, want)
 		}
 	}
 }
 
-// TestNamesInC checks the identifiers of generated headers.
+// TestNamesInC checks the identifiers in generated headers.
 func TestNamesInC(t *testing.T) {
 	for name, want := range map[string]string{"": "", "a_Z09": "a_Z09", "/[`{@:": "______", "a.b-c": "a_b_c", "é": "_", "5x": "5x"} {
 		if got := CIdentifier(name); got != want {
-			t.Errorf("%q becomes %q, want %q", name, got, want)
+			t.Errorf("C name of %q = %q, want %q", name, got, want)
 		}
 	}
 	for name, want := range map[string]bool{"": false, "x": true, "_9": true, "0x": false, "9": false, "while": false, "class": false, "While": true, "/x": true, ":x": true} {
 		if got := IsCName(name); got != want {
-			t.Errorf("%q is a name: %t", name, got)
+			t.Errorf("%q is a valid name: %t", name, got)
 		}
 	}
 }

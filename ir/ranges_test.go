@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever numbers the ranges contain, the result of the op is in the result's range, and a decided
-// comparison is correct.
+// TestRangesHoldTheirNumbers checks that for any numbers in the ranges, the result of an op is in the
+// range of the result, and a decided comparison is correct.
 func TestRangesHoldTheirNumbers(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	edge := []int64{0, 1, -1, 2, 63, 64, 127, 255, 256, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 63, 1<<63 - 1, -256}
@@ -34,19 +34,19 @@ func TestRangesHoldTheirNumbers(t *testing.T) {
 		p, x := span()
 		q, y := span()
 		if !holds(p, x) || !holds(p.Join(q), y) {
-			t.Fatalf("%v does not hold %d, or joined with %v not %d", p, x, q, y)
+			t.Fatalf("%v does not contain %d, or its join with %v does not contain %d", p, x, q, y)
 		}
 		op := OpAdd + Op(r.Intn(int(OpAShr-OpAdd)+1))
 		if k := BinaryRange(op, p, q); !holds(k, EvalBinary(op, x, y)) {
-			t.Fatalf("%s %v %v is %v, but of %d and %d it is %d", op, p, q, k, x, y, EvalBinary(op, x, y))
+			t.Fatalf("%s %v %v = %v, but for %d and %d it is %d", op, p, q, k, x, y, EvalBinary(op, x, y))
 		}
 		c := Cond(r.Intn(int(SGE) + 1))
 		is := c.Eval(x, y)
 		if a, known := c.Decide(p, q); known && a != is {
-			t.Fatalf("%v %s %v is decided %t, but %d %s %d is %t", p, c, q, a, x, c, y, is)
+			t.Fatalf("%v %s %v is decided as %t, but %d %s %d is %t", p, c, q, a, x, c, y, is)
 		}
 		if is && !holds(c.Refine(p, q), x) {
-			t.Fatalf("%v refined by %s %v is %v, without %d", p, c, q, c.Refine(p, q), x)
+			t.Fatalf("%v refined by %s %v = %v, which lacks %d", p, c, q, c.Refine(p, q), x)
 		}
 	}
 }
@@ -56,29 +56,29 @@ func TestCondEval(t *testing.T) {
 		for _, x := range []int64{-1, 0, 1, 5} {
 			for _, y := range []int64{-1, 0, 1, 5} {
 				if c.Eval(x, y) == c.Negate().Eval(x, y) || c.Eval(x, y) != c.Swap().Eval(y, x) {
-					t.Errorf("%d %s %d", x, c, y)
+					t.Errorf("wrong result of %d %s %d", x, c, y)
 				}
 			}
 		}
 	}
 }
 
-// The ranges must not know more about a number than older or newer kernels do: a check that only
-// the ranges consider redundant would be missing.
+// TestRangesKnowNoMoreThanKernels checks that the ranges do not know more about a number than older or
+// newer kernels do. Otherwise, a check that only the ranges consider redundant would be missing.
 func TestRangesKnowNoMoreThanKernels(t *testing.T) {
 	small := URange(0, 15)
 	for _, c := range []struct {
 		op   Op
 		x, y Range
 	}{
-		{OpLShr, small, URange(0, 3)},               // the amount is not constant: since 6.8
+		{OpLShr, small, URange(0, 3)},               // amount not constant: since 6.8
 		{OpMul, URange(0, 1<<40), URange(0, 1<<10)}, // before 6.14
 		{OpShl, URange(0, 1<<60-1), RangeOf(4)},
 		{OpUDiv, small, small},
 		{OpUDiv, RangeOf(100), RangeOf(50)},
 	} {
 		if r := BinaryRange(c.op, c.x, c.y); r != FullRange {
-			t.Errorf("%s %v %v is %v", c.op, c.x, c.y, r)
+			t.Errorf("%s %v %v = %v", c.op, c.x, c.y, r)
 		}
 	}
 }

@@ -9,10 +9,10 @@ func TestEveryOpHasARule(t *testing.T) {
 		op := Op(i)
 		if op == OpInvalid || op.Info().Inline {
 			if rules[op] != nil {
-				t.Errorf("%s is never placed but has a rule", op)
+				t.Errorf("%s cannot occur in programs but has a rule", op)
 			}
 		} else if rules[op] == nil {
-			t.Errorf("%s has no verify rule", op)
+			t.Errorf("no rule for %s", op)
 		}
 	}
 }

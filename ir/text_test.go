@@ -64,25 +64,25 @@ func TestPrintParse(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	if diff := cmp.Diff(text, again.String()); diff != "" {
-		t.Errorf("print, parse, print (-first +second):\n%s", diff)
+		t.Errorf("printing changed after parsing (-first +second):\n%s", diff)
 	}
 	if got := m.Maps[0].BPF.Present; got != -1 {
-		t.Errorf("present is %d", got)
+		t.Errorf("present = %d", got)
 	}
 	if got := m.Funcs[0].Blocks[0].Values[1].Pos; got != (Pos{Line: 1, Col: 26}) {
-		t.Errorf("position is %v", got)
+		t.Errorf("position = %v", got)
 	}
 	if got := m.Maps[1].Key.Fields[1]; got.Name != "" || !got.Var || got.Layout.Kind != LString {
-		t.Errorf("field is %+v", got)
+		t.Errorf("field = %+v", got)
 	}
 }
 
-// Every op, with every attribute in its row, survives printing and parsing.
+// TestEveryOpHasAText checks that every op, with every attribute in its row, can be printed and parsed.
 func TestEveryOpHasAText(t *testing.T) {
 	for i := range Ops {
 		op, info := Op(i), &Ops[i]
 		if info.Name == "" || info.Doc == "" {
-			t.Errorf("op %d has no name or doc", i)
+			t.Errorf("op %d: no name or doc", i)
 		}
 		if info.Inline || op == OpInvalid {
 			continue
@@ -114,7 +114,7 @@ func TestEveryOpHasAText(t *testing.T) {
 		got := m.Funcs[0].Blocks[0].Values[0]
 		if got.Op != op || got.Text() != v.Text() || got.Imm != v.Imm || got.Sym != v.Sym || got.Mem != v.Mem ||
 			got.Cond != v.Cond || got.CORE != v.CORE || got.Kind != v.Kind || got.Pos != v.Pos || len(got.Args) != n {
-			t.Errorf("%s came back as %s", v.Text(), got.Text())
+			t.Errorf("%s parsed as %s", v.Text(), got.Text())
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestParseErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if _, err := Parse(tt.text); err == nil || err.Error() != tt.want {
-			t.Errorf("%q: error %v, want %s", tt.text, err, tt.want)
+			t.Errorf("%q: error = %v, want %s", tt.text, err, tt.want)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 		once := m.String()
 		m2, err := Parse(once)
 		if err != nil {
-			t.Fatalf("does not parse what it printed: %v\n%s", err, once)
+			t.Fatalf("printed module does not parse: %v\n%s", err, once)
 		}
 		if twice := m2.String(); once != twice {
 			t.Fatalf("printed\n%s\nthen\n%s", once, twice)
@@ -213,34 +213,34 @@ func TestAttributes(t *testing.T) {
 		p.attrs(&x)
 		p.endLine()
 		if got := attrText(&x); got != text {
-			t.Errorf("%s is printed as %s", text, got)
+			t.Errorf("%s printed as %s", text, got)
 		}
 	}
 	if got := attrText(&attrSample{Inner: struct{ At Pos }{NoPos}, hidden: 1}); got != "()" {
-		t.Errorf("nothing is printed as %s", got)
+		t.Errorf("no attributes printed as %s", got)
 	}
 }
 
-// TestOperandText checks operands that occur in no module.
+// TestOperandText checks operands that do not occur in modules.
 func TestOperandText(t *testing.T) {
 	if got := (*Value)(nil).String(); got != "<nil>" {
-		t.Errorf("no value is %s", got)
+		t.Errorf("nil value printed as %s", got)
 	}
 	if got := (&Term{}).Text(); got != "" {
-		t.Errorf("no terminator is %q", got)
+		t.Errorf("missing terminator printed as %q", got)
 	}
 	if got := Const(3).Text(); got != "3" {
-		t.Errorf("the definition of 3 is %s", got)
+		t.Errorf("constant 3 printed as %s", got)
 	}
 	if got := (Pos{Line: 3, Col: 4, Stmt: 5}).String(); got != "3:4" {
-		t.Errorf("position %s", got)
+		t.Errorf("position printed as %s", got)
 	}
 	if got := (&Value{ID: -1, Op: OpConst, Type: TI1, Imm: 2}).String(); got != "2:i1" {
-		t.Errorf("a truth value of 2 is %s", got)
+		t.Errorf("bool 2 printed as %s", got)
 	}
 	for want, c := range map[string]CORERef{"struct s": {Type: "struct s"}, "struct s:a.b": {"struct s", "a.b"}} {
 		if got := c.String(); got != want {
-			t.Errorf("%+v is %s", c, got)
+			t.Errorf("%+v printed as %s", c, got)
 		}
 	}
 }

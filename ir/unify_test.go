@@ -10,7 +10,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// unifyPair parses the modules of one script for each architecture.
+// unifyPair parses the modules of one script for two architectures.
 func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 	t.Helper()
 	parse := func(text, machine string) *Module {
@@ -27,7 +27,7 @@ func unifyPair(t *testing.T, x86, arm string) (*Module, *Module) {
 	return parse(x86, "x86_64"), parse(arm, "arm64")
 }
 
-// unify merges the other architectures' modules into the first one, or changes nothing.
+// unify merges the modules of other architectures into m. If it fails, m is unchanged.
 func unify(m *Module, others ...*Module) *Difference {
 	u := NewUnifier(m)
 	for _, other := range others {
@@ -56,42 +56,43 @@ func TestUnify(t *testing.T) {
 	x, y := unifyPair(t, unifyText, unifyText)
 	before := x.String()
 	if d := unify(x, y); d != nil || x.String() != before {
-		t.Errorf("equal modules: %v\n%s", d, x)
+		t.Errorf("equal modules: difference %v\n%s", d, x)
 	}
 	x, y = unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
 	if d := unify(x, y); d != nil {
-		t.Fatalf("another constant: %v", d)
+		t.Fatalf("different constant: difference %v", d)
 	}
 	if err := Verify(x); err != nil {
 		t.Error(err)
 	}
 	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384"`) || strings.Contains(text, "v1, 65536") {
-		t.Errorf("another constant gives\n%s", text)
+		t.Errorf("different constant: got\n%s", text)
 	}
 }
 
-// Three modules become one. Where two of them agree, the third has a constant of its own.
+// TestUnifyThree unifies three modules. Two of them agree, so the third has a constant of its own.
 func TestUnifyThree(t *testing.T) {
 	x, y := unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
 	z, _ := unifyPair(t, strings.Replace(unifyText, "ret 0", "ret 1", 1), unifyText)
 	u := NewUnifier(x)
 	if d := u.Add(z); d == nil {
-		t.Error("another program was added")
+		t.Error("unexpected program added")
 	}
 	if d := u.Add(y); d != nil {
 		t.Fatal(d)
 	}
 	third, _ := unifyPair(t, strings.Replace(unifyText, "65536", "4096", 1), unifyText)
-	row := *arch.ByName("arm64") // an architecture of its own
+	row := *arch.ByName("arm64") // another architecture
 	row.Name = "third"
 	u.add(third, &row)
 	u.Apply()
 	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384 third=4096"`) {
-		t.Errorf("three constants give\n%s", text)
+		t.Errorf("three constants: got\n%s", text)
 	}
 }
 
-// A difference that is not in a constant is reported, and nothing is changed.
+// TestUnifyRefuses checks that a difference other than in constants is reported, and that the module is
+// unchanged.
 func TestUnifyRefuses(t *testing.T) {
 	for _, c := range [][2]string{
 		{"ret 0", "ret 1"},
@@ -104,7 +105,7 @@ func TestUnifyRefuses(t *testing.T) {
 		x, y := unifyPair(t, unifyText, strings.Replace(unifyText, c[0], c[1], 1))
 		before := x.String()
 		if d := unify(x, y); d == nil || d.Text == "" {
-			t.Errorf("%s and %s were made one", c[0], c[1])
+			t.Errorf("no difference reported between %s and %s", c[0], c[1])
 		}
 		if x.String() != before {
 			t.Errorf("%s: the module changed", c[0])
@@ -112,7 +113,7 @@ func TestUnifyRefuses(t *testing.T) {
 	}
 }
 
-// unifyTables is a module with everything in which modules can differ.
+// unifyTables is a module with all parts in which modules can differ.
 const unifyTables = `map (name @x, value (kind int, size 8), pos !1:2)
 event (name e, fields [(name a, layout (kind int, size 8))], pos !2:3)
 global (name g, size 8)
@@ -175,11 +176,11 @@ func TestUnifyFindsDifferences(t *testing.T) {
 		{"ktime_get_ns()", "get_prandom_u32()", 7, 6, "it has a different type or position there"},
 		{"pid #0", "pid #1", 7, 7, "it has a different type or position there"},
 		{"pid #0", "tid #0", 7, 7, "it has a different type or position there"},
-		{"sub(3)", "sub(4)", 7, 9, "a value differs there"}, // not an operand that may be variable
+		{"sub(3)", "sub(4)", 7, 9, "a value differs there"}, // not an operand that may differ
 		{"sub(3)", "sub(3, 4)", 7, 9, "it has a different type or position there"},
 		{"[s0+0], 5", "[s0+0], 5:kaddr", 7, 3, "a value differs there"},
 		{"[s0+0], 5", "[s0+0], v1", 7, 3, "a value differs there"},
-		{"[s0+0], 5", "[s0+0], 6", 0, 0, ""}, // a constant that may be variable
+		{"[s0+0], 5", "[s0+0], 6", 0, 0, ""}, // a constant that may differ
 	} {
 		if !strings.Contains(unifyTables, c.old) {
 			t.Fatalf("%s is not in the module", c.old)
@@ -188,14 +189,14 @@ func TestUnifyFindsDifferences(t *testing.T) {
 		x, y := unifyPair(t, unifyTables, text)
 		switch d := unify(x, y); {
 		case d == nil && c.want != "":
-			t.Errorf("%s is as good as %s", c.new, c.old)
+			t.Errorf("no difference reported between %s and %s", c.new, c.old)
 		case d != nil && (d.Text != c.want || d.Pos.Line != c.line || d.Pos.Col != c.col):
-			t.Errorf("%s: %d:%d: %s, want %d:%d: %s", c.new, d.Pos.Line, d.Pos.Col, d.Text, c.line, c.col, c.want)
+			t.Errorf("%s: difference at %d:%d: %s, want %d:%d: %s", c.new, d.Pos.Line, d.Pos.Col, d.Text, c.line, c.col, c.want)
 		}
 	}
 }
 
-// TestUnifyOnce: a second module of an architecture changes nothing.
+// TestUnifyOnce checks that a second module of an architecture changes nothing.
 func TestUnifyOnce(t *testing.T) {
 	x, y := unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "16384", 1))
 	_, again := unifyPair(t, unifyText, strings.Replace(unifyText, "65536", "4096", 1))
@@ -203,6 +204,6 @@ func TestUnifyOnce(t *testing.T) {
 		t.Fatal(d)
 	}
 	if text := x.String(); !strings.Contains(text, `perarch "x86_64=65536 aarch64=16384"`) {
-		t.Errorf("made\n%s", text)
+		t.Errorf("got\n%s", text)
 	}
 }

@@ -30,67 +30,68 @@ b0(v0:stack):
 }
 `
 
-// line is the body of a program with a slot of 16 bytes, all written, and the given instructions.
+// line returns the body of a program with an initialized slot of 16 bytes, followed by the given
+// instructions.
 func line(insns string) string {
 	return "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  memzero s0+0, #16\n  v8:i64 = nsecs\n  v9:kaddr = curtask\n  " +
 		strings.ReplaceAll(insns, "; ", "\n  ") + "\n  ret 0"
 }
 
-// element is the body of a program with an element of @x in v4.
+// element returns the body of a program with an element of @x in v4.
 func element(insns string) string { return line(lookup + insns + "; jump b2\nb2:") }
 
 const lookup = "v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@x) = nonnull v2; "
 
-// record is the body of a program with a record of 16 bytes in v4.
+// record returns the body of a program with a record of 16 bytes in v4.
 func record(insns string) string {
 	return line("v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:ringbuf(16) = nonnull v2; " +
 		insns + "; jump b2\nb2:")
 }
 
-// ruleCases are bodies of a kprobe program, each with a part of the expected error.
+// ruleCases are bodies of a kprobe program, each with part of the expected error.
 var ruleCases = []struct{ name, body, want string }{
 	// Operands and results.
-	{"arithmetic on a truth value", line("v1:i1 = icmp eq v8, 0; v2:i1 = add v1, 1"), "arithmetic on an i1"},
+	{"arithmetic on a bool", line("v1:i1 = icmp eq v8, 0; v2:i1 = add v1, 1"), "arithmetic on an i1"},
 	{"arithmetic on a nullable pointer", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:mapval(@x)? = add v2, 8"),
 		"arithmetic on a nullable mapval(@x) before it was tested"},
 	{"arithmetic on a kernel address", line("v1:kaddr = add v9, 8"), ""},
 	{"arithmetic on a map", line("v1:map = add @x, 8"), "arithmetic on a map"},
-	{"no argument", line("v1:i64 = mul v8"), "1 arguments"},
+	{"missing argument", line("v1:i64 = mul v8"), "1 arguments"},
 	{"too many arguments", line("v1:i64 = mul v8, v8, v8"), "3 arguments"},
-	{"a truth value for an integer", line("v1:i1 = icmp eq v8, 0; v2:i64 = mul v8, v1"), "argument 2 is an i1, not an i64"},
-	{"an integer for a truth value", line("v1:i64 = boolint v8"), "argument 1 is an i64, not an i1"},
+	{"a bool for an integer", line("v1:i1 = icmp eq v8, 0; v2:i64 = mul v8, v1"), "argument 2 is an i1, not an i64"},
+	{"an integer for a bool", line("v1:i64 = boolint v8"), "argument 1 is an i64, not an i1"},
 	{"an integer for an address", line("v1:i64 = read.u64 [v8]"), "argument 1 is an i64, not an address that cannot be null"},
 	{"an integer for a pointer", line("v1:i64 = load.u64 [v8]"), "argument 1 is an i64, not a pointer that cannot be null"},
 	{"a nullable pointer for an address", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v1:i64 = read.u64 [v2]"),
 		"argument 1 is a nullable mapval(@x), not an address that cannot be null"},
 	{"an integer for a map", line("count v8"), "argument 1 is an i64, not a map"},
-	{"nothing for a value", line("call ringbuf_output(v8); v1:i64 = opaque 1"), "expects 4 arguments"},
-	{"no width", line("v1:i64 = zext v8"), "no width"},
-	{"result of nothing", line("v1:i64 = memzero s0+0, #8"), "result must be void"},
-	{"result of an integer", line("v1:kaddr = pid"), "result must be i64"},
-	{"result of a pointer", line("v1:kaddr = add s0+0, 8"), "result must be stack"},
+	{"no operand for a value", line("call ringbuf_output(v8); v1:i64 = opaque 1"), "expects 4 arguments"},
+	{"missing width", line("v1:i64 = zext v8"), "no width"},
+	{"result of an op without one", line("v1:i64 = memzero s0+0, #8"), "result must be void"},
+	{"integer result", line("v1:kaddr = pid"), "result must be i64"},
+	{"pointer result", line("v1:kaddr = add s0+0, 8"), "result must be stack"},
 	{"result of nonnull", element("v5:mapval(@n) = nonnull v2"), "result must be mapval(@x)"},
 
 	// Comparisons and selects.
 	{"comparison of numbers and addresses", line("v1:i1 = icmp ult v8, v9"), ""},
-	{"comparison of truth values", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, true"), ""},
-	{"comparison of a truth value with a number", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, v8"), "an i1 cannot be compared with an i64"},
+	{"comparison of bools", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, true"), ""},
+	{"comparison of a bool with a number", line("v1:i1 = icmp eq v8, 0; v2:i1 = icmp eq v1, v8"), "an i1 cannot be compared with an i64"},
 	{"comparison of two pointers", line("v1:i1 = icmp eq s0+0, s0+8"), "a stack cannot be compared with a stack"},
 	{"comparison of a pointer with 1", line("v1:i1 = icmp eq s0+0, 1"), "a stack cannot be compared with an i64"},
 	{"null on the left", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v1:i1 = icmp uge null, v2"), "compared with null for eq or ne only"},
 	{"select of numbers", line("v1:i1 = icmp eq v8, 0; v2:i64 = select v1, 1, 2"), ""},
-	{"select of truth values", line("v1:i1 = icmp eq v8, 0; v2:i1 = select v1, true, v1"), ""},
+	{"select of bools", line("v1:i1 = icmp eq v8, 0; v2:i1 = select v1, true, v1"), ""},
 	{"select of different types", line("v1:i1 = icmp eq v8, 0; v2:i64 = select v1, v8, v9"), "select of i64 and kaddr to i64"},
 	{"select to another type", line("v1:i1 = icmp eq v8, 0; v2:kaddr = select v1, 1, 2"), "select of i64 and i64 to kaddr"},
 	{"select of pointers", line("v1:i1 = icmp eq v8, 0; v2:stack = select v1, s0+0, s0+8"), "select of stack and stack to stack"},
 	{"nonnull of a number", line("v1:i64 = nonnull v8"), "an i64 needs no test"},
-	{"nonnull of what cannot be null", line("v1:stack = nonnull s0+0"), ""},
+	{"nonnull of a pointer that cannot be null", line("v1:stack = nonnull s0+0"), ""},
 	{"null test on the right", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp eq null, v2; br v3, b2, b1\nb1:\n  v4:mapval(@x) = nonnull v2; jump b2\nb2:"), ""},
-	{"null test, wrong side", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp eq v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@x) = nonnull v2; jump b2\nb2:"),
+	{"null test, wrong branch", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp eq v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@x) = nonnull v2; jump b2\nb2:"),
 		"v2 is not tested on every path to here"},
-	{"null test of both sides", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b1\nb1:\n  v4:mapval(@x) = nonnull v2"),
+	{"null test with equal targets", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b1\nb1:\n  v4:mapval(@x) = nonnull v2"),
 		"v2 is not tested on every path to here"},
-	{"null test of another", line("v1:mapval(@x)? = call map_lookup_elem(@x, s0+0); v2:mapval(@x)? = call map_lookup_elem(@x, s0+8); v3:i1 = icmp ne v1, null; br v3, b1, b2\nb1:\n  v4:mapval(@x) = nonnull v2; jump b2\nb2:"),
+	{"null test of another pointer", line("v1:mapval(@x)? = call map_lookup_elem(@x, s0+0); v2:mapval(@x)? = call map_lookup_elem(@x, s0+8); v3:i1 = icmp ne v1, null; br v3, b1, b2\nb1:\n  v4:mapval(@x) = nonnull v2; jump b2\nb2:"),
 		"v2 is not tested on every path to here"},
 	{"cast of a map", line("v1:kaddr = cast @x"), ""},
 	{"cast of an unknown map", line("v1:kaddr = cast @nix"), "map @nix is not declared"},
@@ -113,31 +114,31 @@ var ruleCases = []struct{ name, body, want string }{
 	{"relocation of a field without path", line("v1:i64 = core byte_off field(struct x)"), "do not match"},
 	{"relocation of a type", line("v1:i64 = core type_size field(struct x); v2:i64 = core type_exists field(struct x)"), ""},
 	{"relocation of a type with path", line("v1:i64 = core type_size field(struct x:y)"), "do not match"},
-	{"relocation of nothing", line("v1:i64 = core type_size"), "relocation without type or kind"},
+	{"relocation without a type", line("v1:i64 = core type_size"), "relocation without type or kind"},
 	{"number of each architecture", line(`v1:i64 = perarch "x86_64=1 aarch64=2"`), ""},
-	{"number of no architecture", line(`v1:i64 = perarch "aarch64=2"`), `no number for x86_64 in "aarch64=2"`},
+	{"number for no architecture", line(`v1:i64 = perarch "aarch64=2"`), `no number for x86_64 in "aarch64=2"`},
 	{"saved register", line("v1:i64 = saved arg0(v0)"), ""},
-	{"saved register of none", line("v1:i64 = saved tralala(v0)"), `has no "tralala"`},
-	{"argument of what is not the context", line("v1:i64 = arg s0+0, #1"), "reads the context, not a stack"},
+	{"unknown saved register", line("v1:i64 = saved tralala(v0)"), `has no "tralala"`},
+	{"argument of a value other than the context", line("v1:i64 = arg s0+0, #1"), "reads the context, not a stack"},
 
 	// Globals and tables.
 	{"end of a global", line("v1:i64 = global.u32 g #4"), ""},
 	{"outside of a global", line("v1:i64 = global.u32 g #5"), "outside of the global's 8 bytes"},
-	{"in front of a global", line("v1:i64 = global.u32 g #-1"), "outside of the global's 8 bytes"},
+	{"before a global", line("v1:i64 = global.u32 g #-1"), "outside of the global's 8 bytes"},
 	{"unknown global", line("v1:i64 = global.u32 h"), "global h is not declared"},
 	{"address of a global", line("v1:mapval(.rodata) = globaladdr g; v2:i64 = load.u64 [v1]"), ""},
 	{"address of a global as a number", line("v1:i64 = globaladdr g"), "result must be a mapval of the global's section"},
 	{"past the end of a global's address", line("v1:mapval(.rodata) = globaladdr g #4; v2:i64 = load.u64 [v1]"), "bytes 0 to 8 are outside the mapval(.rodata) (4 bytes)"},
 	{"run-time error", line("divzero #0"), ""},
 	{"run-time error past the end", line("divzero #1"), "no run-time error with index 1"},
-	{"run-time error in front", line("divzero #-1"), "no run-time error with index -1"},
+	{"run-time error before the first", line("divzero #-1"), "no run-time error with index -1"},
 
 	// Strings and blocks of memory.
 	{"whole slot", line("memcopy s0+0, s0+8, #8"), ""},
 	{"copy past the end of the source", line("memcopy s0+0, s0+9, #8"), "operand: bytes 9 to 17 are outside slot s0"},
 	{"copy past the end of the destination", line("memcopy s0+9, s0+0, #8"), "operand: bytes 9 to 17 are outside slot s0"},
-	{"nothing to copy", line("memcopy s0+0, s0+8, #0"), "0 bytes"},
-	{"far too much to copy", line("memcopy s0+0, s0+8, #1048577"), "1048577 bytes"},
+	{"copy of no bytes", line("memcopy s0+0, s0+8, #0"), "0 bytes"},
+	{"copy of far too many bytes", line("memcopy s0+0, s0+8, #1048577"), "1048577 bytes"},
 	{"name of the thread", line("comm s0+0"), ""},
 	{"name of the thread past the end", line("comm s0+1"), "destination: bytes 1 to 17 are outside"},
 	{"literal that fits", line("strlit abc(s0+0), #3"), ""},
@@ -145,7 +146,7 @@ var ruleCases = []struct{ name, body, want string }{
 
 	// Functions of the language.
 	{"length of a string", line("v1:i64 = strlen v9, #16"), ""},
-	{"length of nothing", line("v1:i64 = strlen v9, #0"), "immediate is not in 1..1048576"},
+	{"length of an empty string", line("v1:i64 = strlen v9, #0"), "immediate is not in 1..1048576"},
 	{"a search with a variable capacity", line("v1:i64 = strfind abc(v9, v8)"), "argument 2 is not a capacity"},
 	{"a search of a variable capacity", line("v1:i64 = strfindmem v9, 16, v9, v8"), "argument 4 is not a capacity"},
 	{"strings past the end", line("strconcat s0+8, v9, 8, v9, 8, #16"), "operand: bytes 8 to 24 are outside"},
@@ -153,16 +154,16 @@ var ruleCases = []struct{ name, body, want string }{
 	{"bytes past the end", line("v1:i64 = memcmp s0+0, s0+8, #16"), "operand: bytes 8 to 24 are outside"},
 	{"a read past the end", line("v1:i1 = readbytes s0+8, v8, v9, #16"), "operand: bytes 8 to 24 are outside"},
 	{"the address of a map as a number", line("v1:i64 = mapaddr @x"), "result cannot be i64"},
-	{"the path of any memory", line("path s0+0, s0+0, #16"), "argument 2 is a stack, not a pointer to a kernel type"},
-	{"the cookie of any memory", line("v1:i64 = socketcookie s0+0"), "argument 1 is a stack, not a pointer to a kernel type"},
-	{"a packet of any memory", line("v1:i64 = skboutput e0(s0+0, v8), #0"), "argument 1 is a stack, not a pointer to a kernel type"},
+	{"path of arbitrary memory", line("path s0+0, s0+0, #16"), "argument 2 is a stack, not a pointer to a kernel type"},
+	{"cookie of arbitrary memory", line("v1:i64 = socketcookie s0+0"), "argument 1 is a stack, not a pointer to a kernel type"},
+	{"packet of arbitrary memory", line("v1:i64 = skboutput e0(s0+0, v8), #0"), "argument 1 is a stack, not a pointer to a kernel type"},
 	{"four arguments of debugf", line("debugf abc v8, v8, v8, v8"), "4 arguments, the helper takes 3"},
-	{"a truth value in debugf", line("v1:i1 = icmp eq v8, 0; debugf abc v1"), "argument cannot be an i1"},
+	{"a bool in debugf", line("v1:i1 = icmp eq v8, 0; debugf abc v1"), "argument cannot be an i1"},
 	{"a signal to a session", line("signal 9, #2"), "immediate is not in 0..1"},
-	{"override by other memory", line("override s0+0, 1"), "reads the context, not a stack"},
+	{"override with other memory", line("override s0+0, 1"), "reads the context, not a stack"},
 
 	// Maps.
-	{"count of a map that is set", line("count @x, s0+0"), "map @x is plain"},
+	{"count of a plain map", line("count @x, s0+0"), "map @x is plain"},
 	{"scalar of a map of strings", line("v1:i64 = mapget @big, s0+0"), "value of map @big is not a scalar"},
 	{"scalar of a map without layout", line("v1:i64 = mapget @bare"), "value of map @bare is not a scalar"},
 	{"scalar as a truth value", line("v1:i1 = mapget @n, s0+0"), "result cannot be i1"},
@@ -204,47 +205,47 @@ var ruleCases = []struct{ name, body, want string }{
 	{"event with a nullable pointer", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); emit e0(v2)"), "field cannot be a nullable mapval(@x)"},
 	{"unknown event", line("emit nix(v8)"), "event nix is not declared"},
 	{"join", line("join e1(v9), #1"), ""},
-	{"join of nothing", line("join e1(v9), #0"), "join of 0 strings"},
+	{"join of no strings", line("join e1(v9), #0"), "join of 0 strings"},
 	{"join to a number", line("join e0(v9), #1"), "event e0 is not declared with a single buffer"},
 	{"join to two fields", line("join e2(v9), #1"), "event e2 is not declared with a single buffer"},
 	{"join to no event", line("join nix(v9), #1"), "event nix is not declared with a single buffer"},
 
 	// Memory.
 	{"load of a pointer from memory", line("store.u64 [s0+0], v0; v1:ctx = load.u64 [s0+0]"), ""},
-	{"load of a pointer from half a word", line("v1:ctx = load.u32 [s0+0]"), "result cannot be ctx"},
+	{"load of a pointer from part of a word", line("v1:ctx = load.u32 [s0+0]"), "result cannot be ctx"},
 	{"load of a pointer from a map", element("v5:ctx = load.u64 [v4]"), "result cannot be ctx"},
 	{"load of a typed pointer", line("v1:btf(struct task_struct) = curtask; v2:btf(struct mm_struct) = load.u64 [v1+field(struct task_struct:mm)]"), ""},
-	{"context of fields that are relocated", line("v1:i64 = load.u64 [v0+400+field(struct x:y)]"), ""},
-	{"context in front", line("v1:i64 = load.u64 [v0-8]"), "not a multiple of its size"},
+	{"relocated fields of the context", line("v1:i64 = load.u64 [v0+400+field(struct x:y)]"), ""},
+	{"before the context", line("v1:i64 = load.u64 [v0-8]"), "not a multiple of its size"},
 	{"end of the context", line("v1:i64 = load.u64 [v0+160]"), ""},
-	{"bytes of the context", line("v1:i64 = load.u8 [v0+7]"), ""},
+	{"single bytes of the context", line("v1:i64 = load.u8 [v0+7]"), ""},
 	{"store to a typed pointer", line("v1:btf(struct task_struct) = curtask; store.u64 [v1], 1"), "cannot store to a btf(struct task_struct)"},
 	{"store to a key", element("v5:mapkey(@x) = mapkey v4; store.u64 [v5], 1"), "cannot store to a mapkey(@x)"},
-	{"store of a truth value", line("v1:i1 = icmp eq v8, 0; store.u64 [s0+0], v1"), "cannot store an i1"},
+	{"store of a bool", line("v1:i1 = icmp eq v8, 0; store.u64 [s0+0], v1"), "cannot store an i1"},
 	{"store of a pointer", line("store.u64 [s0+0], s0+8"), ""},
-	{"in front of a slot", line("v1:i64 = load.u8 [s0-1]"), "bytes -1 to 0 are outside slot s0"},
+	{"before a slot", line("v1:i64 = load.u8 [s0-1]"), "bytes -1 to 0 are outside slot s0"},
 	{"end of a slot", line("v1:i64 = load.u8 [s0+15]"), ""},
 	{"variable offset in a slot", line("v1:i64 = and v8, 15; v2:stack = add s0+0, v1; v3:i64 = load.u8 [v2]"), ""},
 	{"variable offset outside of a slot", line("v1:i64 = and v8, 16; v2:stack = add s0+0, v1; v3:i64 = load.u8 [v2]"), "offset 0 to 16 and 1 bytes are outside slot s0"},
-	{"variable offset in front of a slot", line("v1:i64 = and v8, 15; v2:stack = sub s0+0, v1; v3:i64 = load.u8 [v2]"), "offset -15 to 0 and 1 bytes are outside slot s0"},
+	{"variable offset before a slot", line("v1:i64 = and v8, 15; v2:stack = sub s0+0, v1; v3:i64 = load.u8 [v2]"), "offset -15 to 0 and 1 bytes are outside slot s0"},
 	{"variable offset in the frame", "\n  slot s0 \"\" 16 align 8 frame -16\nb0(v0:ctx):\n  memzero s0+0, #16\n  v8:i64 = nsecs\n  v1:i64 = and v8, 15\n  v2:stack = add s0+0, v1\n  v3:i64 = load.u8 [v2]\n  ret 0",
 		"variable offset in a slot of the frame"},
 	{"atomic add", element("atomicadd.u64 [v4+8], 1; atomicadd.u32 [v4+4], 1"), ""},
 	{"atomic add of a byte", element("atomicadd.u8 [v4], 1"), "atomic add of u8"},
-	{"atomic add that is not aligned", element("atomicadd.u64 [v4+4], 1"), "atomic add is not aligned"},
+	{"unaligned atomic add", element("atomicadd.u64 [v4+4], 1"), "atomic add is not aligned"},
 	{"atomic add past the end", element("atomicadd.u64 [v4+16], 1"), "store: bytes 16 to 24 are outside the mapval(@x) (16 bytes)"},
-	{"in front of a map value", element("v5:i64 = load.u8 [v4-1]"), "bytes -1 to 0 are outside the mapval(@x)"},
+	{"before a map value", element("v5:i64 = load.u8 [v4-1]"), "bytes -1 to 0 are outside the mapval(@x)"},
 	{"a slot whose only write is one byte off", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  memzero s0+0, #7\n  v1:i64 = load.u64 [s0+0]\n  ret 0", "byte 7 of slot"},
-	{"a slot that is written afterwards", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = load.u64 [s0+0]\n  memzero s0+0, #8\n  ret 0", "byte 0 of slot"},
-	{"a slot that both sides write", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u64 [s0+0], 1\n  jump b3\nb2:\n  store.u64 [s0+0], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", ""},
-	{"a slot that each side writes half", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u32 [s0+0], 1\n  jump b3\nb2:\n  store.u32 [s0+4], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", "byte 0 of slot"},
+	{"a slot that is written after the read", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = load.u64 [s0+0]\n  memzero s0+0, #8\n  ret 0", "byte 0 of slot"},
+	{"a slot written on both branches", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u64 [s0+0], 1\n  jump b3\nb2:\n  store.u64 [s0+0], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", ""},
+	{"a slot half written on each branch", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u32 [s0+0], 1\n  jump b3\nb2:\n  store.u32 [s0+4], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", "byte 0 of slot"},
 	{"the last bytes of a large slot", "\n  slot s0 \"\" 256 align 8\nb0(v0:ctx):\n  memzero s0+0, #248\n  v3:i64 = load.u64 [s0+248]\n  ret v3", "byte 248 of slot"},
-	{"a large slot in two parts", "\n  slot s0 \"\" 256 align 8\nb0(v0:ctx):\n  memzero s0+0, #100\n  memzero s0+100, #156\n  v1:i1 = memeq s0+0, s0+128, #128\n  ret 0", ""},
+	{"a large slot written in two parts", "\n  slot s0 \"\" 256 align 8\nb0(v0:ctx):\n  memzero s0+0, #100\n  memzero s0+100, #156\n  v1:i1 = memeq s0+0, s0+128, #128\n  ret 0", ""},
 	{"scratch memory is never unwritten", "\n  slot s0 \"\" 8 align 8 scratch 0\nb0(v0:ctx):\n  v3:i64 = load.u64 [s0+0]\n  ret v3", ""},
 	{"a helper writes", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = call get_current_comm(s0+0, 16)\n  v3:i64 = load.u64 [s0+8]\n  ret v3", ""},
-	{"a helper writes half", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = call get_current_comm(s0+0, 8)\n  v3:i64 = load.u64 [s0+8]\n  ret v3", "byte 8 of slot"},
-	{"memory that a helper reads", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i64 = call ringbuf_output(map(events), s0+0, 16, 0)\n  ret 0", "argument 2 of ringbuf_output: byte 8 of slot"},
-	{"strings that are compared", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i1 = memeq s0+0, s0+8, #8\n  ret 0", "byte 8 of slot"},
+	{"a helper writes half of a slot", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  v1:i64 = call get_current_comm(s0+0, 8)\n  v3:i64 = load.u64 [s0+8]\n  ret v3", "byte 8 of slot"},
+	{"memory read by a helper", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i64 = call ringbuf_output(map(events), s0+0, 16, 0)\n  ret 0", "argument 2 of ringbuf_output: byte 8 of slot"},
+	{"compared strings", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  v1:i1 = memeq s0+0, s0+8, #8\n  ret 0", "byte 8 of slot"},
 	{"a name writes 16 bytes", "\n  slot s0 \"\" 24 align 8\nb0(v0:ctx):\n  comm s0+0\n  v1:i64 = load.u64 [s0+8]\n  v3:i64 = load.u64 [s0+16]\n  ret v3", "byte 16 of slot"},
 	{"a value writes its bytes", "\n  slot s0 \"\" 24 align 8\nb0(v0:ctx):\n  store.u64 [s0+16], 1\n  mapgetmem @big, s0+0, s0+16\n  v1:i64 = load.u64 [s0+8]\n  ret v1", ""},
 
@@ -253,81 +254,81 @@ var ruleCases = []struct{ name, body, want string }{
 	{"subprogram without its argument", line("v1:i64 = callsub sub"), "subprogram sub has 1 parameters"},
 	{"unknown subprogram", line("v1:i64 = callsub nix(v8)"), "subprogram nix is not declared"},
 	{"a program as a subprogram", line("v1:i64 = callsub p(v8)"), "subprogram p is not declared"},
-	{"a pointer where it may be null", element("v5:i64 = callsub cb(1, v4)"), ""},
+	{"a pointer for a nullable one", element("v5:i64 = callsub cb(1, v4)"), ""},
 	{"callback", line("v1:i64 = call for_each_map_elem(@x, &cb, null:stack, 0)"), ""},
 	{"callback with stack memory", line("v1:i64 = call for_each_map_elem(@x, &cb, s0+0, 0)"), ""},
 	{"callback with a map value", element("v5:i64 = call for_each_map_elem(@x, &cb, v4, 0)"), "argument 3 is a mapval(@x), not stack memory or null"},
 	{"a number as a callback", line("v1:i64 = call for_each_map_elem(@x, v8, null:stack, 0)"), "argument 2 is an i64, not a subprogram"},
 	{"a program as a callback", line("v1:i64 = call for_each_map_elem(@x, &p, null:stack, 0)"), "argument 2 is a func, not a subprogram"},
-	{"a map of a helper", line("v1:i64 = call map_delete_elem(v8, s0+0)"), "argument 1 is an i64, not a map"},
-	{"an unknown map of a helper", line("v1:i64 = call map_delete_elem(@nix, s0+0)"), "map @nix is not declared"},
-	{"a key of a helper", line("v1:i64 = call map_delete_elem(@x, v8)"), "argument 2 is an i64, not memory"},
-	{"a key of a helper past the end", line("v1:i64 = call map_delete_elem(@x, s0+12)"), "key: bytes 12 to 20 are outside"},
-	{"a value of a helper past the end", line("v1:i64 = call map_update_elem(@x, s0+0, s0+8, 0)"), "value: bytes 8 to 24 are outside"},
-	{"a value of a helper", line("v1:i64 = call map_update_elem(@x, s0+0, s0+0, 0)"), ""},
-	{"a nullable pointer for anything", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v1:i64 = call map_update_elem(@x, s0+0, s0+0, v2)"),
+	{"a map for a helper", line("v1:i64 = call map_delete_elem(v8, s0+0)"), "argument 1 is an i64, not a map"},
+	{"an unknown map for a helper", line("v1:i64 = call map_delete_elem(@nix, s0+0)"), "map @nix is not declared"},
+	{"a key for a helper", line("v1:i64 = call map_delete_elem(@x, v8)"), "argument 2 is an i64, not memory"},
+	{"a key for a helper past the end", line("v1:i64 = call map_delete_elem(@x, s0+12)"), "key: bytes 12 to 20 are outside"},
+	{"a value for a helper past the end", line("v1:i64 = call map_update_elem(@x, s0+0, s0+8, 0)"), "value: bytes 8 to 24 are outside"},
+	{"a value for a helper", line("v1:i64 = call map_update_elem(@x, s0+0, s0+0, 0)"), ""},
+	{"a nullable pointer for an untyped argument", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); v1:i64 = call map_update_elem(@x, s0+0, s0+0, v2)"),
 		"argument 4 is a nullable mapval(@x), not a number or a pointer"},
-	{"a map for anything", line("v1:i64 = call map_update_elem(@x, s0+0, s0+0, @x)"), "argument 4 is a map, not a number or a pointer"},
+	{"a map for an untyped argument", line("v1:i64 = call map_update_elem(@x, s0+0, s0+0, @x)"), "argument 4 is a map, not a number or a pointer"},
 	{"a number for memory", line("v1:i64 = call probe_read_kernel(v8, 8, 0)"), "argument 1 is an i64, not memory"},
 	{"a size that may be 0", line("v1:i64 = and v8, 15; v2:i64 = call get_current_comm(s0+0, v1)"), "argument 2 is a size that may be 0"},
 	{"a size of another type", line("v2:i64 = call get_current_comm(s0+0, s0+0)"), "argument 2 is a stack, not a size"},
 	{"a size past the end", line("v1:i64 = and v8, 31; v2:i64 = call probe_read_kernel(s0+0, v1, 0)"), "memory: bytes 0 to 31 are outside slot s0"},
 	{"a size of a record", line("v2:ringbuf(0)? = call ringbuf_reserve(map(events), v8, 0)"), "argument 2 must be a constant size"},
-	{"a size of no record", line("v2:ringbuf(0)? = call ringbuf_reserve(map(events), 0, 0)"), "argument 2 must be a constant size"},
+	{"a size of something other than a record", line("v2:ringbuf(0)? = call ringbuf_reserve(map(events), 0, 0)"), "argument 2 must be a constant size"},
 	{"a record of another size", line("v2:ringbuf(8)? = call ringbuf_reserve(map(events), 16, 0)"), "result must be ringbuf(16)?"},
 	{"a map value as a record", element("call ringbuf_submit(v4, 0)"), "argument 1 is a mapval(@x), not a ring buffer record"},
 	{"a record from its middle", record("v5:ringbuf(16) = add v4, 8; call ringbuf_submit(v5, 0)"), "argument 1 must point to the start of the record"},
 	{"a record that is submitted twice", record("call ringbuf_submit(v4, 0); call ringbuf_discard(v4, 0)"), "may be released here: call ringbuf_discard"},
 	{"a record that is discarded", record("call ringbuf_discard(v4, 0)"), ""},
-	{"a record that one side submits", line("v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:ringbuf(16) = nonnull v2; v5:i1 = icmp eq v8, 0; br v5, b3, b2\nb3:\n  call ringbuf_submit(v4, 0); jump b2\nb2:"),
+	{"a record submitted on one branch", line("v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:ringbuf(16) = nonnull v2; v5:i1 = icmp eq v8, 0; br v5, b3, b2\nb3:\n  call ringbuf_submit(v4, 0); jump b2\nb2:"),
 		"may be neither submitted nor discarded here: b2: ret 0"},
-	{"a record of each iteration", line("jump b3\nb3:\n  v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp eq null, v2; br v3, b2, b1\nb1:\n  v4:ringbuf(16) = nonnull v2; call ringbuf_submit(v4, 0); v5:i1 = icmp eq v8, 0; br v5, b3, b2\nb2:"), ""},
-	{"a record of the iteration before", line("jump b3\nb3:\n  v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b3, b2\nb2:"),
+	{"a record per iteration", line("jump b3\nb3:\n  v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp eq null, v2; br v3, b2, b1\nb1:\n  v4:ringbuf(16) = nonnull v2; call ringbuf_submit(v4, 0); v5:i1 = icmp eq v8, 0; br v5, b3, b2\nb2:"), ""},
+	{"a record of the previous iteration", line("jump b3\nb3:\n  v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b3, b2\nb2:"),
 		"the record of the iteration before may be neither submitted nor discarded"},
 	{"a record passed to a block", line("v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:ringbuf(16) = nonnull v2; jump b3(v4)\nb3(v5:ringbuf(16)):\n  call ringbuf_submit(v5, 0); store.u64 [v4], 1; jump b2\nb2:"),
 		"may be released here: store.u64"},
 	{"result of a helper as an address", line("v1:kaddr = call ktime_get_ns()"), ""},
 	{"result of a helper as a pointer", line("v1:stack = call ktime_get_ns()"), "result must be i64, kaddr, uaddr or addr"},
-	{"result of a helper that has none", record("v5:i64 = call ringbuf_submit(v4, 0)"), "result must be void"},
+	{"result of a helper without one", record("v5:i64 = call ringbuf_submit(v4, 0)"), "result must be void"},
 	{"more than five arguments", line("v1:i64 = call ktime_get_ns(1, 2, 3, 4, 5, 6)"), "more than 5 arguments"},
 
 	// Limits of the rules.
-	{"no value for a value", line("v5:void = memzero s0+0, #8; emit e0(v5)"), "argument 1 is a void, not a value"},
+	{"a void operand for a value", line("v5:void = memzero s0+0, #8; emit e0(v5)"), "argument 1 is a void, not a value"},
 	{"a string of the largest size", line("v1:i64 = strlen v9, #1048576"), ""},
 	{"a string past the largest size", line("v1:i64 = strlen v9, #1048577"), "immediate is not in 1..1048576"},
 	{"capacities", line("v1:i64 = strfind abc(v9, 1); v2:i64 = strfind abc(v9, 1048576)"), ""},
-	{"a capacity of nothing", line("v1:i64 = strfind abc(v9, 0)"), "argument 2 is not a capacity"},
-	{"a capacity past the largest", line("v1:i64 = strfind abc(v9, 1048577)"), "argument 2 is not a capacity"},
+	{"a capacity of 0", line("v1:i64 = strfind abc(v9, 0)"), "argument 2 is not a capacity"},
+	{"a capacity above the maximum", line("v1:i64 = strfind abc(v9, 1048577)"), "argument 2 is not a capacity"},
 	{"a variable capacity of the first string", line("strconcat s0+0, v9, v8, v9, 8, #16"), "argument 3 is not a capacity"},
 	{"the largest copy", "\n  slot s0 \"\" 1048576 align 8 scratch 0\nb0(v0:ctx):\n  memzero s0+0, #1048576\n  ret 0", ""},
 	{"a read of a typed pointer", line("v1:btf(struct mm_struct) = read.u64 [v9]"), ""},
-	{"a read of a truth value", line("v1:i1 = read.u8 [v9]"), "result cannot be i1"},
+	{"a read of a bool", line("v1:i1 = read.u8 [v9]"), "result cannot be i1"},
 	{"three arguments of debugf", line("debugf abc v8, s0+0, v9"), ""},
 	{"a nullable pointer in debugf", line("v2:mapval(@x)? = call map_lookup_elem(@x, s0+0); debugf abc v2"), "argument cannot be a nullable mapval(@x)"},
 	{"the packet of an event", line("v1:btf(struct sk_buff) = curtask; v2:i64 = skboutput e0(v1, v8), #0"), ""},
-	{"the packet of no event", line("v1:btf(struct sk_buff) = curtask; v2:i64 = skboutput nix(v1, v8), #0"), "event nix is not declared"},
+	{"the packet of a missing event", line("v1:btf(struct sk_buff) = curtask; v2:i64 = skboutput nix(v1, v8), #0"), "event nix is not declared"},
 	{"the second argument of path", line("v1:btf(struct path) = curtask; path s0+0, v1, #17"), "operand: bytes 0 to 17 are outside"},
 	{"cookie", line("v1:btf(struct sock) = curtask; v2:i64 = socketcookie v1"), ""},
 	{"signal to a thread", line("signal 9, #1"), ""},
 	{"write to user memory past the end", line("v1:i1 = writeuser v8, s0+8, #9"), "operand: bytes 8 to 17 are outside"},
 	{"a value of 8 bytes as a scalar", line("v1:i64 = mapadd @n, 1, s0+0"), ""},
 	{"a set of a map of strings", line("mapset @big, v8, s0+0"), "value of map @big is not a scalar"},
-	{"nothing to map", line("mapset @n, v8"), "missing key for map @n"},
+	{"no operand for a map op", line("mapset @n, v8"), "missing key for map @n"},
 	{"elements of a map of strings", line("v2:i64 = mapiter @big; v3:mapval(@big)? = mapnext @big, v2; v4:i1 = icmp ne v3, null; br v4, b1, b2\nb1:\n  v5:mapval(@big) = nonnull v3; elemgetmem @big, s0+8, v5; jump b2\nb2:"),
 		"value of map @big: bytes 8 to 24 are outside"},
 	{"iterator passed to the loop", line("v1:i64 = mapiter @x; jump b1(v1)\nb1(v2:i64):\n  v3:mapval(@x)? = mapnext @x, v2"), ""},
 	{"range iterator passed to the loop", line("v1:i64 = rangeiter 5; jump b1(v1)\nb1(v2:i64):\n  v3:i64 = rangenext v2"), ""},
-	{"loop cut that was not begun", line("v1:i64 = rangecut v8"), "v8 is not a range iterator"},
+	{"rangecut without an iterator", line("v1:i64 = rangecut v8"), "v8 is not a range iterator"},
 
-	// Memory, once more.
+	// More about memory.
 	{"a load of 4 bytes in the middle of a word", line("v1:i64 = load.u32 [s0+4]"), ""},
 	{"a load of 4 bytes across words", line("v1:i64 = load.u32 [s0+6]"), "access of 4 bytes is not aligned"},
 	{"an offset in the slot's address and one in the load", line("v1:stack = add s0+4, 2; v2:i64 = load.u16 [v1+2]"), ""},
 	{"the last byte of the context", line("v1:i64 = load.u8 [v0+167]"), ""},
 	{"a pointer in the middle of a slot", line("v1:stack = add s0+0, 8; v2:i64 = load.u64 [v1]; v3:stack = sub v1, 8; v4:i64 = load.u64 [v3+8]"), ""},
-	{"a pointer in front of the slot", line("v1:stack = sub s0+0, 8; v2:i64 = load.u64 [v1]"), "bytes -8 to 0 are outside slot s0"},
-	{"code that no run reaches", line("ret 0\nb7:\n  v1:i64 = load.u64 [s0+99]; v2:i64 = call get_current_comm(s0+0, v8)"), ""},
-	{"a branch that excludes itself", line("v1:i64 = and v8, 7; v2:i1 = icmp ugt v1, 7; br v2, b1, b2\nb1:\n  v3:stack = add s0+0, v1; v4:i64 = load.u8 [v3+99]; jump b2\nb2:"), ""},
+	{"a pointer before the slot", line("v1:stack = sub s0+0, 8; v2:i64 = load.u64 [v1]"), "bytes -8 to 0 are outside slot s0"},
+	{"unreachable code", line("ret 0\nb7:\n  v1:i64 = load.u64 [s0+99]; v2:i64 = call get_current_comm(s0+0, v8)"), ""},
+	{"contradictory branches", line("v1:i64 = and v8, 7; v2:i1 = icmp ugt v1, 7; br v2, b1, b2\nb1:\n  v3:stack = add s0+0, v1; v4:i64 = load.u8 [v3+99]; jump b2\nb2:"), ""},
 	{"a map without its BPF form", line("v2:mapval(@n)? = call map_lookup_elem(@n, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@n) = nonnull v2; v5:i64 = load.u64 [v4+99]; jump b2\nb2:"), ""},
 	{"an unbounded offset in a map without its BPF form", line("v2:mapval(@n)? = call map_lookup_elem(@n, s0+0); v3:i1 = icmp ne v2, null; br v3, b1, b2\nb1:\n  v4:mapval(@n) = nonnull v2; v6:mapval(@n) = add v4, v8; v5:i64 = load.u64 [v6]; jump b2\nb2:"),
 		"offset in the map value is unbounded"},
@@ -335,20 +336,20 @@ var ruleCases = []struct{ name, body, want string }{
 	{"a store at a variable offset", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v8:i64 = nsecs\n  v1:i64 = and v8, 7\n  v2:stack = add s0+0, v1\n  store.u8 [v2], 1\n  v3:i64 = load.u64 [s0+0]\n  ret v3", ""},
 	{"the value of a map from memory", "\n  slot s0 \"\" 16 align 8\n  slot s1 \"\" 8 align 8\nb0(v0:ctx):\n  store.u64 [s1+0], 1\n  memzero s0+0, #15\n  mapsetmem @big, s0+0, s1+0\n  ret 0",
 		"value of map @big: byte 15 of slot"},
-	{"the second of what is compared", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  v1:i1 = memeq s0+8, s0+0, #8\n  ret 0", "byte 0 of slot"},
+	{"the second operand of a comparison", "\n  slot s0 \"\" 16 align 8\nb0(v0:ctx):\n  store.u64 [s0+8], 1\n  v1:i1 = memeq s0+8, s0+0, #8\n  ret 0", "byte 0 of slot"},
 	{"a sum in a slot that was not written", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  atomicadd.u64 [s0+0], 1\n  ret 0", "atomicadd: byte 0 of slot"},
 	{"a slot whose address is passed to a block", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  jump b1(s0+0)\nb1(v1:stack):\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
-	{"a slot whose address a subprogram has", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = callsub onstack(s0+0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
-	{"a slot that a callback has", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = call for_each_map_elem(@x, &cb, s0+0, 0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
-	{"an edge that no run takes", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u64 [s0+0], 1\n  jump b3\nb2:\n  store.u64 [s0+0], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3\nb4:\n  jump b3", ""},
+	{"a slot whose address is passed to a subprogram", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = callsub onstack(s0+0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
+	{"a slot passed to a callback", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = call for_each_map_elem(@x, &cb, s0+0, 0)\n  v2:i64 = load.u64 [s0+0]\n  ret v2", ""},
+	{"an edge that is never taken", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u64 [s0+0], 1\n  jump b3\nb2:\n  store.u64 [s0+0], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3\nb4:\n  jump b3", ""},
 	{"a slot that a loop writes after it reads", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  jump b1\nb1:\n  v1:i64 = load.u64 [s0+0]\n  store.u64 [s0+0], 1\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb2:\n  ret 0", "byte 0 of slot"},
-	{"a slot of which ways leave different bytes", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  store.u32 [s0+0], 1\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u16 [s0+4], 1\n  jump b3\nb2:\n  store.u32 [s0+4], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", "byte 6 of slot"},
+	{"a slot with different bytes written on two paths", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  v1:i64 = pid\n  store.u32 [s0+0], 1\n  v2:i1 = icmp eq v1, 1\n  br v2, b1, b2\nb1:\n  store.u16 [s0+4], 1\n  jump b3\nb2:\n  store.u32 [s0+4], 2\n  jump b3\nb3:\n  v3:i64 = load.u64 [s0+0]\n  ret v3", "byte 6 of slot"},
 	{"bytes 63 and 64 of a slot", "\n  slot s0 \"\" 72 align 8\nb0(v0:ctx):\n  memzero s0+0, #63\n  store.u64 [s0+64], 0\n  v1:i64 = load.u8 [s0+64]\n  v3:i64 = load.u64 [s0+56]\n  ret v3", "byte 63 of slot"},
 
-	// Calls, once more.
+	// More about calls.
 	{"a read of 8 bytes", line("v1:i64 = call probe_read_kernel(s0+0, 8, v9)"), ""},
-	{"sizes that may be 0 where that is allowed", line("v1:i64 = and v8, 15; v2:i64 = call probe_read_kernel(s0+0, v1, 0)"), ""},
-	{"a size of 0 where it is not", line("v2:i64 = call get_current_comm(s0+0, 0)"), "argument 2 is a size that may be 0"},
+	{"sizes that may be 0 if allowed", line("v1:i64 = and v8, 15; v2:i64 = call probe_read_kernel(s0+0, v1, 0)"), ""},
+	{"a size of 0 if not allowed", line("v2:i64 = call get_current_comm(s0+0, 0)"), "argument 2 is a size that may be 0"},
 	{"a size below the kernel's bound", line("v2:i64 = call get_current_comm(s0+0, 536870911)"), "memory: bytes 0 to 536870911 are outside"},
 	{"a size at the kernel's bound", line("v2:i64 = call get_current_comm(s0+0, 536870912)"), "a size without bound"},
 	{"six arguments of a subprogram", line("v1:i64 = callsub sub(1, 2, 3, 4, 5, 6)"), "more than 5 arguments"},
@@ -360,7 +361,7 @@ var ruleCases = []struct{ name, body, want string }{
 	{"a released record as the last operand", record("call ringbuf_submit(v4, 0); v5:i64 = call probe_read_kernel(s0+0, 8, v4)"), "may be released here: v5:i64 = call probe_read_kernel"},
 	{"the end of a record", record("v5:i64 = load.u64 [v4+8]; call ringbuf_submit(v4, 0)"), ""},
 	{"two records", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  call ringbuf_discard(v4, 0); ret 0\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"), ""},
-	{"two records, the first of which is left", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  ret 1\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"),
+	{"two records, the first of which is leaked", record("v5:ringbuf(8)? = call ringbuf_reserve(map(events), 8, 0); v6:i1 = icmp eq v5, null; br v6, b4, b3\nb4:\n  ret 1\nb3:\n  v7:ringbuf(8) = nonnull v5; call ringbuf_submit(v7, 0); call ringbuf_submit(v4, 0)"),
 		"the record reserved by v2:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0) may be neither submitted nor discarded here: b4: ret 1"},
 }
 
@@ -378,12 +379,12 @@ func TestVerifyRules(t *testing.T) {
 		case err == nil && tt.want != "":
 			t.Errorf("%s: no error, want %q", tt.name, tt.want)
 		case err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)):
-			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+			t.Errorf("%s: error = %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }
 
-// TestVerifyModule checks the errors of a module's tables and of functions as a whole.
+// TestVerifyModule checks the errors about a module's tables and about functions as a whole.
 func TestVerifyModule(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"map (name @x)\nmap (name @x)", "map @x is declared twice"},
@@ -437,12 +438,12 @@ func TestVerifyModule(t *testing.T) {
 		case err == nil && c.want != "":
 			t.Errorf("%s: no error, want %q", c.text, c.want)
 		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: error %v, want %q", c.text, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.text, err, c.want)
 		}
 	}
 }
 
-// TestVerifyStructure tests errors that the text form cannot express.
+// TestVerifyStructure checks errors that cannot be expressed in the printed form.
 func TestVerifyStructure(t *testing.T) {
 	const text = "func @f(i64) {\n  slot s0 \"\" 8 align 8\nb0(v0:i64):\n  store.u64 [s0+0], v0\n  v1:i64 = add v0, 1\n  jump b1\nb1:\n  ret v1\n}\n"
 	for want, spoil := range map[string]func(f *ir.Func){
@@ -475,12 +476,13 @@ func TestVerifyStructure(t *testing.T) {
 		}
 		spoil(m.Funcs[0])
 		if err := ir.Verify(m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
+			t.Errorf("error = %v, want %q", err, want)
 		}
 	}
 }
 
-// TestContextOfPrograms: loads from the context are limited to what each program type may read.
+// TestContextOfPrograms checks that loads from the context are limited to what each program type may
+// read.
 func TestContextOfPrograms(t *testing.T) {
 	for _, c := range []struct{ kind, load, want string }{
 		{"tracepoint", "load.u64 [v0+8]", ""},
@@ -504,13 +506,13 @@ func TestContextOfPrograms(t *testing.T) {
 		case err == nil && c.want != "":
 			t.Errorf("%s, %s: no error, want %q", c.kind, c.load, c.want)
 		case err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s, %s: error %v, want %q", c.kind, c.load, err, c.want)
+			t.Errorf("%s, %s: error = %v, want %q", c.kind, c.load, err, c.want)
 		}
 	}
 }
 
-// TestContextOfArchitectures: an object for several architectures may read up to the end of the
-// largest context among them.
+// TestContextOfArchitectures checks that an object for several architectures may read up to the end of
+// the largest context among them.
 func TestContextOfArchitectures(t *testing.T) {
 	body := "func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+168]\n  ret v1\n}\n"
 	for _, c := range []struct {
@@ -524,7 +526,7 @@ func TestContextOfArchitectures(t *testing.T) {
 		}
 		m.Arches = c.arches
 		if err := ir.Verify(m); (err == nil) != c.ok {
-			t.Errorf("%d architectures: error %v", len(c.arches), err)
+			t.Errorf("%d architectures: error = %v", len(c.arches), err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ b0(v0:i64):
 }
 `
 
-// verifyCases are bodies of a kprobe program, each with a part of the expected error ("" for none).
+// verifyCases are bodies of a kprobe program, each with part of the expected error ("" for none).
 var verifyCases = []struct{ name, body, want string }{
 	{"good", `
   slot s0 "key" 8 align 8
@@ -81,7 +81,7 @@ b0(v0:ctx):
 	{"slot alignment of object", "\n  slot s0 \"\" 16 align 4\nb0(v0:ctx):\n  store.u64 [s0+0], 1\n  ret 0", "not aligned"},
 	{"slot not written", "\n  slot s0 \"\" 8 align 8\nb0(v0:ctx):\n  store.u32 [s0+0], 1\n  v1:mapval(@x)? = call map_lookup_elem(@x, s0+0)\n  ret 0",
 		"argument 2 of map_lookup_elem: byte 4 of slot"},
-	{"slot not written on one way", `
+	{"slot not written on one path", `
   slot s0 "" 8 align 8
 b0(v0:ctx):
   v1:i64 = pid
@@ -130,8 +130,8 @@ b2:
 	{"map value unbounded", mapValueIndex("v5:i64 = pid"), "offset 0 to 4294967295 and 8 bytes are outside"},
 	{"map value unbounded 64", mapValueIndex("v5:i64 = nsecs"), "offset in the mapval(@x) is unbounded"},
 	{"map value masked", mapValueIndex("v8:i64 = nsecs\n  v5:i64 = and v8, 8"), ""},
-	{"counter with another end", loopTo(8, 7), ""},
-	{"counter with another end, too far", loopTo(4, 7), "are outside"},
+	{"counter with another bound", loopTo(8, 7), ""},
+	{"counter with another bound, too large", loopTo(4, 7), "are outside"},
 	{"record leaked", `
 b0(v0:ctx):
   v1:ringbuf(16)? = call ringbuf_reserve(map(events), 16, 0)
@@ -214,8 +214,8 @@ b2:
   ret 0`
 }
 
-// loopTo returns a loop by step that ends at 16 or when the clock says so, and loads a byte at off
-// from its counter.
+// loopTo returns a loop with increment step that ends at 16 or depending on the clock, and loads a byte
+// at off plus its counter.
 func loopTo(step, off int) string {
 	return fmt.Sprintf(`
   slot s0 "text" 16 align 8 scratch 0
@@ -250,9 +250,9 @@ func TestVerify(t *testing.T) {
 			case err == nil && tt.want != "":
 				t.Errorf("no error, want %q", tt.want)
 			case err != nil && tt.want == "":
-				t.Errorf("error %v", err)
+				t.Errorf("error = %v", err)
 			case err != nil && !strings.Contains(err.Error(), tt.want):
-				t.Errorf("error %v\nwant %q", err, tt.want)
+				t.Errorf("error = %v\nwant %q", err, tt.want)
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func TestVerifyStage(t *testing.T) {
 	}
 	err := ir.VerifyStage(m, ir.Core)
 	if err == nil || !strings.Contains(err.Error(), "3:4: @p: high op is left after lowering: count @x") || !strings.Contains(err.Error(), "map @x has no BPF form") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 	if n := strings.Count(err.Error(), "\n"); n != 1 {
 		t.Errorf("%d errors, want 2: %v", n+1, err)
@@ -273,10 +273,10 @@ func TestVerifyStage(t *testing.T) {
 	m.Maps[0].BPF.Type, m.Maps[0].BPF.Name = "array", "x"
 	m.Funcs[0].Blocks[0].Remove(0)
 	if err := ir.VerifyStage(m, ir.Core); err != nil {
-		t.Errorf("a core module: %v", err)
+		t.Errorf("core module: error = %v", err)
 	}
 	m.Maps[0].BPF.Name = ""
 	if err := ir.VerifyStage(m, ir.Core); err == nil || err.Error() != `map @x: BPF name "" must be 1 to 15 bytes long` {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }

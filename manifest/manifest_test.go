@@ -15,9 +15,9 @@ func ExampleParse() {
 	// Output: true
 }
 
-// A manifest of a newer major version is refused.
+// TestVersion checks that a manifest of a newer major version is rejected.
 func TestVersion(t *testing.T) {
 	if _, err := manifest.Parse([]byte(`{"schema": "` + manifest.Version + `0"}`)); err == nil {
-		t.Error("a manifest of another version was read")
+		t.Error("no error for another version")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"btc/ir"
 )
 
-// Each op of the table is in the input of some file test.
+// TestEveryOpHasAFileTest checks that each op of the table occurs in the input of a file test.
 func TestEveryOpHasAFileTest(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -34,7 +34,7 @@ func TestEveryOpHasAFileTest(t *testing.T) {
 	for i := range ir.Ops {
 		op := ir.Op(i)
 		if op != ir.OpInvalid && !op.Info().Inline && !seen[op.String()] {
-			t.Errorf("%s stands in no file test", op)
+			t.Errorf("%s is not in any file test", op)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"btc/tests/irgen"
 )
 
-// checkOptimisations runs each optimisation alone, and then all of them, on a generated module: the
-// result must be valid and behave the same.
+// checkOptimisations runs each optimisation separately, and then all of them, on a generated module.
+// The result must be valid and behave the same.
 func checkOptimisations(t *testing.T, data []byte) {
 	t.Helper()
 	before := irgen.Module(data, irgen.Mixed)
@@ -48,8 +48,8 @@ func TestOptimisationsKeepMeaning(t *testing.T) {
 	}
 }
 
-// checkPipeline runs the whole pipeline: the lowered module must behave as the interpreter executes
-// the high ops.
+// checkPipeline runs the whole pipeline. The lowered module must behave as the original one in the
+// interpreter.
 func checkPipeline(t *testing.T, data []byte) {
 	t.Helper()
 	before := irgen.Module(data, irgen.Mixed)

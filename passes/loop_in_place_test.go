@@ -10,19 +10,19 @@ import (
 	"btc/ir"
 )
 
-// TestShortNests: of nested loops, those that the kernel can verify together stay in place; the
-// outer ones become bpf_loop calls.
+// TestShortNests checks that, of nested loops, those that the kernel can verify together stay in place,
+// and that the outer ones become bpf_loop calls.
 func TestShortNests(t *testing.T) {
 	for _, test := range []struct {
 		length      string
-		loops, left int // to bpf_loop
+		loops, left int // left for bpf_loop
 	}{
 		{"10", 2, 0},
 		{"30", 2, 0},
 		{"30", 3, 1}, // 27000 iterations
-		{"v2", 1, 0}, // of at most 15
+		{"v2", 1, 0}, // at most 15 iterations
 		{"v2", 2, 0},
-		{"v2", 3, 2}, // each length on its own
+		{"v2", 3, 2}, // separate lengths
 	} {
 		m := parse(t, loopNest(test.length, test.loops))
 		p := &planner{m: m}

@@ -11,8 +11,8 @@ import (
 	"btc/ir/interp"
 )
 
-// Literals of each length are found, or not, as the op specifies: at the start, at the end, after a
-// partial match, in a string that fills its capacity.
+// TestSearchesFindWhatTheOpFinds checks that literals of each length are found, or not, as the op
+// specifies: at the start, at the end, after a partial match, and in a string that fills its capacity.
 func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 	texts := []string{
 		"",
@@ -71,7 +71,8 @@ func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 	}
 }
 
-// The length of a string is counted up to the capacity, wherever its NUL is.
+// TestStringLengths checks that the length of a string is counted up to the capacity, wherever its NUL
+// is.
 func TestStringLengths(t *testing.T) {
 	before := ir.MustParse(
 		"func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+112]\n  v2:uaddr = cast v1\n  v3:i64 = strlen v2, #8\n  ret v3\n}\n",
@@ -85,7 +86,7 @@ func TestStringLengths(t *testing.T) {
 		}
 		for _, m := range []*ir.Module{before, after} {
 			if got, err := interp.New(m).Run(in[0]); err != nil || got != int64(min(n, 7)) {
-				t.Errorf("length of %d characters: %d, %v", n, got, err)
+				t.Errorf("length of %d characters = %d, %v", n, got, err)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"btc/tests/filetest"
 )
 
-// TestFiles runs the file tests of the lowerings and of the passes after them: testdata has a
-// directory for each.
+// TestFiles runs the file tests of the lowering passes and of the passes after them. There is a
+// directory in testdata for each pass.
 func TestFiles(t *testing.T) {
 	table := map[string]filetest.Pass{}
 	for _, p := range Pipeline() {
@@ -45,12 +45,12 @@ b0(v0:ctx):
 	}
 	n := instructions(m.Funcs[0])
 	if n < 10 || n > 30 {
-		t.Errorf("a count is estimated at %d instructions; it takes about 14", n)
+		t.Errorf("estimate for count = %d instructions, want about 14", n)
 	}
 	if d := overBudget(m, n); len(d) != 0 {
-		t.Errorf("refused within the budget: %v", d)
+		t.Errorf("error within the budget: %v", d)
 	}
 	if d := overBudget(m, n-1); len(d) != 1 || d[0].Pos.Line != 2 {
-		t.Errorf("over the budget: %v, want one refusal at line 2", d)
+		t.Errorf("over the budget: %v, want one error at line 2", d)
 	}
 }

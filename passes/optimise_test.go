@@ -8,7 +8,7 @@ import (
 	"btc/tests/filetest"
 )
 
-// optimisations are the passes that the file tests of this directory name.
+// optimisations are the passes with file tests in this directory.
 var optimisations = map[string]filetest.Pass{
 	"fold": fold, "cse": cse, "dce": dce, "sccp": sccp, "simplify-cfg": simplifyCFG, "range": decideRanges,
 	"sink": sink, "read-forwarding": forwardReads,

@@ -18,8 +18,8 @@ var (
 	firstRandom = flag.Uint64("first-program", 0, "the number of the first of them")
 )
 
-// TestRandomPrograms runs random programs of map ops, strings and events through the whole
-// pipeline; the interpreter must not see a difference.
+// TestRandomPrograms runs random programs with map ops, strings and events through the whole pipeline.
+// The interpreter must give the same results before and after.
 func TestRandomPrograms(t *testing.T) {
 	for seed := *firstRandom; seed < *firstRandom+uint64(*randomCount); seed++ {
 		g := &generator{rnd: rand.New(rand.NewPCG(seed, 1))}
@@ -54,11 +54,11 @@ func sameMeaning(t *testing.T, text, lines string) (err error) {
 type generator struct {
 	rnd    *rand.Rand
 	out    strings.Builder
-	values []string // integers that may be used
+	values []string // usable integers
 	next   int
 }
 
-// Each map has a scalar and a keyed form: @name and @kname.
+// Each map has a scalar form @name and a keyed form @kname.
 var randomMaps = []string{
 	"count, shape count", "sum, shape sum, value (kind int, size 8, signed)", "avg, shape avg, value (kind int, size 8, signed), read",
 	"min, shape min, value (kind int, size 8, signed)", "max, shape max, value (kind int, size 8)", "stats, shape stats, value (kind int, size 8)",
@@ -97,7 +97,7 @@ b0(v0:ctx):
 		g.statement()
 	}
 	blocks := g.rnd.IntN(4)
-	for b := range blocks { // b: a chain of blocks that may each be skipped
+	for b := range blocks { // a chain of blocks, each of which may be skipped
 		c := g.next
 		g.next++
 		fmt.Fprintf(
@@ -149,7 +149,7 @@ func (g *generator) truth(format string, args ...any) {
 
 func (g *generator) do(format string, args ...any) { fmt.Fprintf(&g.out, "  "+format+"\n", args...) }
 
-// statement writes one op or two, on a scalar or a keyed map.
+// statement writes one or two ops on a scalar or a keyed map.
 func (g *generator) statement() {
 	k, key := "", ""
 	if g.rnd.IntN(2) == 0 {

@@ -10,8 +10,8 @@ import (
 	"btc/ir"
 )
 
-// Facts that passes with a pessimistic start never find, and sccp does: $unit changes only where it
-// has changed already.
+// refutedByItself is a program in which $unit changes only where it has already changed. Passes with
+// pessimistic initial values never find this out, but sccp does.
 const refutedByItself = `module a file "a"
 func @p prog (kind kprobe) {
 b0(v0:ctx):
@@ -47,14 +47,14 @@ func TestOnlyPropagationDecidesLoops(t *testing.T) {
 		out,
 		"ktime_get_ns",
 	) {
-		t.Errorf("the loop is decided without sccp, which then earns nothing:\n%s", out)
+		t.Errorf("loop decided without sccp, so sccp is useless here:\n%s", out)
 	}
 	if out := after(sccp, simplifyCFG); strings.Contains(out, "ktime_get_ns") {
-		t.Errorf("the branch is left:\n%s", out)
+		t.Errorf("branch not removed:\n%s", out)
 	}
 }
 
-// An endless loop remains one.
+// TestPropagationInEndlessLoop checks that an endless loop stays one.
 func TestPropagationInEndlessLoop(t *testing.T) {
 	m := parse(t, `module a file "a"
 func @p prog (kind kprobe) {
@@ -70,11 +70,11 @@ b2:
 	simplifyCFG(m)
 	dce(m)
 	if out := m.String(); strings.Contains(out, "ret") || !strings.Contains(out, "jump b1") {
-		t.Errorf("made:\n%s", out)
+		t.Errorf("got:\n%s", out)
 	}
 }
 
-// Constants that back edges refute in sweep after sweep: sccp gives up.
+// TestPropagationGivesUp checks that sccp gives up if back edges refute constants in sweep after sweep.
 func TestPropagationGivesUp(t *testing.T) {
 	chain := func(n int) string {
 		params, first, next := []string{}, []string{}, []string{}
@@ -101,7 +101,7 @@ b2:
 		m := parse(t, chain(n))
 		sccp(m)
 		if got := strings.Contains(m.String(), "ret 3"); got != decided {
-			t.Errorf("%d parameters: decided %v, want %v\n%s", n, got, decided, m)
+			t.Errorf("%d parameters: decided = %v, want %v\n%s", n, got, decided, m)
 		}
 	}
 }

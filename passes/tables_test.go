@@ -10,7 +10,7 @@ import (
 	"btc/ir"
 )
 
-// opsWhere lists the ops of a table that satisfy a predicate.
+// opsWhere lists the ops in a table for which a predicate holds.
 func opsWhere(holds func(op ir.Op) bool) string {
 	var names []string
 	for i := range ir.Ops {
@@ -21,20 +21,20 @@ func opsWhere(holds func(op ir.Op) bool) string {
 	return strings.Join(names, " ")
 }
 
-// TestOpTables checks which ops a pass may treat alike: a wrong entry would miscompile programs.
+// TestOpTables checks which ops the passes treat alike: a wrong entry would miscompile programs.
 func TestOpTables(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		table map[ir.Op]bool
 		want  string
 	}{
-		{"operands that may change places", commutes, "add mul and or xor"},
-		{"the same throughout a run", stableOps,
+		{"commutative", commutes, "add mul and or xor"},
+		{"constant during a run", stableOps,
 			"saved pid tid uid gid cpu curtask cgroup numaid ncpus arg retval funcip probeip reg usermode"},
-		{"no effect but a write to the first argument", slotWriters, "store comm readmem memcopy memzero strlit str strcopy"},
+		{"no effect other than a write to the first argument", slotWriters, "store comm readmem memcopy memzero strlit str strcopy"},
 		{"known on the host", hostDecides, "core global attachid saved perarch"},
 		{"arithmetic", binaryOps, "add sub mul udiv umod and or xor shl lshr ashr"},
-		{"numbers whatever the operands", numbers,
+		{"a number for any operands", numbers,
 			"const mul udiv umod and or xor shl lshr ashr boolint pid tid uid gid nsecs elapsed cpu rand cgroup numaid mapget"},
 		{"updates of an aggregation", adds, "count sum avg min max stats hist lhist"},
 	} {
@@ -58,7 +58,7 @@ func TestHelperTables(t *testing.T) {
 		for name := range strings.FieldsSeq(c.helpers) {
 			v := &ir.Value{Op: ir.OpCall, Sym: name, Type: ir.TI64}
 			if got := droppable(&ir.Module{}, v); got != c.drop {
-				t.Errorf("%s may be dropped: %t", name, got)
+				t.Errorf("%s may be removed: %t", name, got)
 			}
 			if got := mergeable(&ir.Module{}, v); got != c.merge {
 				t.Errorf("%s may be merged: %t", name, got)
@@ -103,20 +103,20 @@ b0(v0:ctx):
   ret 0
 }`, c.kind, c.def)).Funcs[0]
 		if got := scalar(f, f.Blocks[0].Values[4], 8); got != c.want {
-			t.Errorf("%s of a %s is a number: %t", c.def, c.kind, got)
+			t.Errorf("%s in a %s: scalar = %t", c.def, c.kind, got)
 		}
 	}
 	// A chain of additions is followed up to a limit.
 	f := parse(t, "func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = arg v0\n  v2:i64 = add v1, 1\n  v3:i64 = add v2, 1\n  ret 0\n}").Funcs[0]
 	for deep, want := range []bool{false, false, false, true} {
 		if got := scalar(f, f.Blocks[0].Values[2], deep); got != want {
-			t.Errorf("followed %d deep, a number: %t", deep, got)
+			t.Errorf("depth limit %d: scalar = %t", deep, got)
 		}
 	}
 }
 
-// TestLossCounters: each position that adds to a map has a counter; an op at another position
-// counts for the first.
+// TestLossCounters checks that each position that adds to a map has a counter, and that ops at other
+// positions are counted at the first.
 func TestLossCounters(t *testing.T) {
 	at := func(line int) ir.Pos { return ir.Pos{Line: line, Col: 1, Stmt: -1} }
 	m := &ir.Module{}
@@ -129,28 +129,28 @@ func TestLossCounters(t *testing.T) {
 	for _, c := range []struct{ line, want int }{{9, 1}, {3, 2}, {2, 3}, {1, 1}, {3, 2}, {2, 3}} {
 		l.Pos = at(c.line)
 		if got := l.lossHere(x); got != c.want {
-			t.Errorf("line %d counts at %d, want %d", c.line, got, c.want)
+			t.Errorf("counter of line %d = %d, want %d", c.line, got, c.want)
 		}
 	}
 	if g := m.Global("lost"); g == nil || g.Size != 8*4 || y.BPF.Loss != 0 {
-		t.Errorf("counters %+v, of the other map %d", g, y.BPF.Loss)
+		t.Errorf("counters %+v, for the other map %d", g, y.BPF.Loss)
 	}
 }
 
-// TestZeros checks the replacement of a refused construct.
+// TestZeros checks the values that replace a rejected construct.
 func TestZeros(t *testing.T) {
 	for typ, want := range map[ir.Type]string{ir.TI64: "0", ir.TI1: "false", ir.TKAddr: "null:kaddr", ir.TBTF("struct s", true): "null:btf(struct s)?"} {
 		if got := zeroOf(typ).String(); got != want {
-			t.Errorf("zero of %s is %s", typ, got)
+			t.Errorf("zero of %s = %s", typ, got)
 		}
 	}
 	if zeroOf(ir.TVoid) != nil {
-		t.Error("no value has a zero")
+		t.Error("zeroOf(void) is not nil")
 	}
 }
 
-// TestThreadedBlocksDie: unreachable blocks are removed within the same sweep, so that their edges
-// do not keep other blocks from being threaded.
+// TestThreadedBlocksDie checks that unreachable blocks are removed in the same sweep, so that their
+// edges do not keep other blocks from being threaded.
 func TestThreadedBlocksDie(t *testing.T) {
 	f := parse(t, `func @p prog (kind kprobe) {
 b0(v0:ctx):
@@ -169,17 +169,17 @@ b4:
 }`).Funcs[0]
 	th := newThreader(f)
 	if !th.sweep() {
-		t.Fatal("nothing was threaded")
+		t.Fatal("no jumps threaded")
 	}
 	for i, want := range []bool{false, true, true, true, false} {
 		if th.dead[i] != want {
-			t.Errorf("b%d is dead: %t", i, th.dead[i])
+			t.Errorf("b%d: dead = %t", i, th.dead[i])
 		}
 	}
 	if n := len(th.preds[4]); n != 1 {
 		t.Errorf("%d edges lead to b4, want 1", n)
 	}
 	if th.sweep() {
-		t.Error("a second sweep threads more")
+		t.Error("second sweep threads more jumps")
 	}
 }

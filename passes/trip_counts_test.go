@@ -10,9 +10,9 @@ import (
 	"btc/ir"
 )
 
-// TestPlannedTrips: a single loop that every kernel can verify to its end keeps all its iterations
-// in place, although the share for loops of unknown length is smaller. A loop whose body is too
-// large for that does not.
+// TestPlannedTrips checks that a single loop that every kernel can verify completely keeps all its
+// iterations in place, although the share for loops with unknown trip count is smaller, and that a loop
+// with too large a body does not.
 func TestPlannedTrips(t *testing.T) {
 	for _, test := range []struct {
 		length   string
@@ -23,7 +23,7 @@ func TestPlannedTrips(t *testing.T) {
 	}{
 		{"v1", 5, false, 300, 900},
 		{"1000", 5, true, 1000, 1000},
-		{"1000", 9, false, 100, 800}, // 9000 branches would wait for their other side
+		{"1000", 9, false, 100, 800}, // 9000 branches would be pending
 		{"3000", 1, false, 300, 2048},
 	} {
 		m := parse(t, leavingLoop(test.length, test.branches))
@@ -38,7 +38,7 @@ func TestPlannedTrips(t *testing.T) {
 		}
 		if n, all := p.trips[next], p.within[next]; all != test.all || n < test.fewest || n > test.most {
 			t.Errorf(
-				"%s iterations of %d branches: %d, all of them %v; want %d to %d, %v",
+				"%s iterations of %d branches: %d in place, all = %v; want %d to %d, %v",
 				test.length,
 				test.branches,
 				n,
@@ -49,7 +49,7 @@ func TestPlannedTrips(t *testing.T) {
 			)
 		}
 		if p.never || len(m.Meta.Needs) > 0 {
-			t.Errorf("%s iterations of %d branches: no form in place", test.length, test.branches)
+			t.Errorf("%s iterations of %d branches: no loop in place", test.length, test.branches)
 		}
 	}
 }
@@ -100,8 +100,8 @@ b3:
 	return s.String()
 }
 
-// TestTripCounts checks how many iterations the kernel verifies of a loop with its own counter, of
-// one over a range, and of one over a map.
+// TestTripCounts checks how many iterations the kernel verifies, for a loop with its own counter, over
+// a range, and over a map.
 func TestTripCounts(t *testing.T) {
 	counted := func(first, test, next string) string {
 		return "  jump b1(" + first + ")\nb1(v2:i64):\n  v3:i1 = icmp " + test + "\n  br v3, b2, b3\nb2:\n  v4:i64 = " + next + "\n  jump b1(v4)\nb3:\n  ret 0\n"
@@ -118,16 +118,16 @@ func TestTripCounts(t *testing.T) {
 		{counted("3", "ult v2, 10", "add v2, 1"), 7},
 		{counted("0", "ult v2, 1", "add v2, 1"), 1},
 		{counted("10", "ult v2, 10", "add v2, 1"), 64},     // none: a guess
-		{counted("v1", "ult v2, 10", "add v2, 1"), 64},     // from an unknown number
-		{counted("0", "ult v2, v1", "add v2, 1"), 64},      // to an unknown number
+		{counted("v1", "ult v2, 10", "add v2, 1"), 64},     // starts at an unknown number
+		{counted("0", "ult v2, v1", "add v2, 1"), 64},      // ends at an unknown number
 		{counted("0", "ult v2, 1000000", "add v2, 1"), 64}, // more than are kept in place
-		{counted("0", "eq v1, 10", "add v2, 1"), 64},       // not by its counter
+		{counted("0", "eq v1, 10", "add v2, 1"), 64},       // end does not depend on the counter
 		{ranged("10", "b2"), 10},
 		{ranged("1", "b1"), 1},
 		{ranged("0", "b1"), 1},
 		{ranged("8388608", "b1"), 8388608},
 		{ranged("8388609", "b1"), 500},
-		{ranged("1000", "b3"), 500}, // it may leave
+		{ranged("1000", "b3"), 500}, // may be left early
 		{ranged("400", "b3"), 400},
 		{ranged("v5", "b1"), 100},
 		{ranged("v1", "b1"), 500},
@@ -147,7 +147,7 @@ func TestTripCounts(t *testing.T) {
 			t.Fatalf("no loop in\n%s", f)
 		}
 		if got := facts.tripCount(l, 500); got != c.want {
-			t.Errorf("%d iterations, want %d, of\n%s", got, c.want, f)
+			t.Errorf("%d iterations, want %d, in\n%s", got, c.want, f)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 var show = flag.Bool("show", false, "log the lowered programs")
 
-// Programs that together use every op are compiled by the whole pipeline, with ir.VerifyStage after
-// each pass, and interpreted before and after it: the observable behavior must be the same.
+// wholePrograms together use every op. The whole pipeline compiles them, with ir.VerifyStage after each
+// pass, and the observable behavior in the interpreter must be the same before and after.
 var wholePrograms = []struct{ name, text, inputs string }{
 	{"tracepoint count", `module a file "a"
 map (name @, shape count)
@@ -380,8 +380,8 @@ func TestWholePrograms(t *testing.T) {
 	}
 }
 
-// An option that a loader does not enable stays disabled: without the per-CPU caches the maps have
-// all values.
+// TestWholeProgramsWithoutCaches checks a loader that does not enable an optional feature: without the
+// per-CPU caches, the maps have all values.
 func TestWholeProgramsWithoutCaches(t *testing.T) {
 	cached := 0
 	for _, p := range wholePrograms {
@@ -394,13 +394,13 @@ func TestWholeProgramsWithoutCaches(t *testing.T) {
 			if x.BPF.Cache.Enable != "" {
 				cached++
 			}
-			x.BPF.Cache = ir.PerCPUCache{} // neither enabled nor looked into
+			x.BPF.Cache = ir.PerCPUCache{} // neither enabled nor read
 		}
 		if err := interp.Equivalent(before, after, inputs); err != nil {
 			t.Errorf("%s: %v\n%s", p.name, err, after)
 		}
 	}
 	if cached == 0 {
-		t.Error("no program has a cache")
+		t.Error("no program with a cache")
 	}
 }

@@ -34,7 +34,7 @@ b0(v0:ctx):
 					b[i] = byte(r.IntN(256))
 				}
 			}
-			if r.IntN(2) == 0 { // equal up to the NUL, with nothing after it
+			if r.IntN(2) == 0 { // equal up to the NUL, and nothing after it
 				n := r.IntN(size)
 				copy(b, a[:n])
 				a[n], b[n] = 0, 0
@@ -59,7 +59,7 @@ func escaped(b []byte) string {
 }
 
 // TestBuckets puts random numbers, and those around each power of two, into histograms of all
-// widths, from values of each size: known bounds of a value shorten the code.
+// widths, from values of each size, because known bounds of a value shorten the code.
 func TestBuckets(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for bits := range 6 {

@@ -12,7 +12,7 @@ import (
 	"btc/ir/kernel"
 )
 
-// programs run once a line of inputs; want is the state at the end.
+// programs are run once per line of inputs; want is the final state.
 var programs = []struct{ name, text, inputs, want string }{
 	{"scalar maps", `
 map (name @n, shape plain, value (kind int, size 8, signed))
@@ -220,7 +220,7 @@ func TestTraps(t *testing.T) {
 		m := parse(t, "map (name events, shape intern, bpf (name events, type ringbuf))\nfunc @p prog (kind kprobe) {\n"+tt.body+"\n}")
 		_, err := New(m).Run(Input{Prog: "p"})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
+			t.Errorf("%s: error = %v, want %q", tt.name, err, tt.want)
 		}
 	}
 }
@@ -250,7 +250,7 @@ b0(v0:ctx):
 		t.Fatal(err)
 	}
 	if got, err := New(m).Run(in[0]); err != nil || got != 16815 {
-		t.Errorf("got %d, %v", got, err)
+		t.Errorf("Run = %d, %v", got, err)
 	}
 }
 
@@ -262,12 +262,12 @@ func TestEveryOpRuns(t *testing.T) {
 	for i := range ir.Ops {
 		op := ir.Op(i)
 		if placed := !op.Info().Inline && op != ir.OpInvalid; placed != runs[op] {
-			t.Errorf("%s: placed %t, runs %t", op, placed, runs[op])
+			t.Errorf("%s: can occur in programs = %t, implemented = %t", op, placed, runs[op])
 		}
 	}
 }
 
-func TestEquivalentTellsDifferences(t *testing.T) {
+func TestEquivalentFindsDifferences(t *testing.T) {
 	const text = "map (name @x, shape sum, value (kind int, size 8))\nfunc @p prog (kind kprobe) {\nb0(v0:ctx):\n  sum @x, 1\n  ret 0\n}"
 	a, b := parse(t, text), parse(t, strings.Replace(text, "@x, 1", "@x, 2", 1))
 	in := []Input{{Prog: "p"}}
@@ -275,6 +275,6 @@ func TestEquivalentTellsDifferences(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Equivalent(a, b, in); err == nil || !strings.Contains(err.Error(), "@x: 1") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }

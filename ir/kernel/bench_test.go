@@ -4,7 +4,7 @@ package kernel
 
 import "testing"
 
-// lookups does the lookups that checking a medium-sized script needs.
+// lookups does the lookups of a medium-sized script.
 func lookups(tb testing.TB, t *Target) {
 	sock, ok := t.Struct("sock")
 	if !ok {
@@ -41,8 +41,7 @@ func lookups(tb testing.TB, t *Target) {
 	}
 }
 
-// BenchmarkCold opens the default target and does the lookups for one script, as each compilation
-// does.
+// BenchmarkCold opens the default target and does the lookups of one script, as in each compilation.
 func BenchmarkCold(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -54,7 +53,7 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
-// BenchmarkWarm repeats the lookups on one target.
+// BenchmarkWarm does the lookups repeatedly on one target.
 func BenchmarkWarm(b *testing.B) {
 	t, err := Default("x86_64")
 	if err != nil {
@@ -65,7 +64,7 @@ func BenchmarkWarm(b *testing.B) {
 	}
 }
 
-// BenchmarkAllFuncs lists every traceable function, as a bare * does.
+// BenchmarkAllFuncs lists every traceable function, as for the pattern *.
 func BenchmarkAllFuncs(b *testing.B) {
 	for b.Loop() {
 		t, err := Default("x86_64")

@@ -25,11 +25,11 @@ func TestOthers(t *testing.T) {
 		category, event, _ := strings.Cut(c.event, ":")
 		ev, ok := tgt.Tracepoint(category, event)
 		if !ok {
-			t.Fatalf("no %s", c.event)
+			t.Fatalf("no event %s", c.event)
 		}
 		f, ok := ev.Field(c.field)
 		if !ok {
-			t.Fatalf("no field %s of %s", c.field, c.event)
+			t.Fatalf("no field %s in %s", c.field, c.event)
 		}
 		var got []string
 		for _, o := range f.Others() {
@@ -48,15 +48,16 @@ func TestOthers(t *testing.T) {
 			}
 		}
 		if s := strings.Join(got, " "); s != c.want {
-			t.Errorf("%s.%s: %q, want %q", c.event, c.field, s, c.want)
+			t.Errorf("other paths of %s.%s = %q, want %q", c.event, c.field, s, c.want)
 		}
 	}
 	if _, ok := tgt.Struct("trace_event_raw_no_such_class"); ok {
-		t.Error("a class out of nothing")
+		t.Error("found a class for an unknown event")
 	}
 }
 
-// Each event whose class is named differently on other kernels is in the target.
+// TestOtherClassesKnown checks that each event whose class has another name on other kernels is in the
+// target.
 func TestOtherClassesKnown(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {
@@ -66,7 +67,7 @@ func TestOtherClassesKnown(t *testing.T) {
 		for _, e := range c.Events {
 			category, event, _ := strings.Cut(e, ":")
 			if ev, ok := tgt.Tracepoint(category, event); !ok || ev.Class == classPrefix+c.Other {
-				t.Errorf("%s: not in the target, or of class %s there", e, c.Other)
+				t.Errorf("%s: not in the target, or with class %s", e, c.Other)
 			}
 		}
 	}
@@ -84,13 +85,13 @@ func TestRenamedMembers(t *testing.T) {
 	older, ok := task.Field("state")
 	newer, known := task.Field("__state")
 	if !ok || !known || older.Offset != newer.Offset || older.Type != newer.Type || older.Name != "state" {
-		t.Errorf("state is %+v, __state %+v", older, newer)
+		t.Errorf("state = %+v, __state = %+v", older, newer)
 	}
 	if _, ok := task.Field("state_"); ok {
-		t.Error("a member that no kernel has was found")
+		t.Error("found a member that no kernel has")
 	}
 	if task.Has("state") || !task.Has("__state") {
-		t.Error("the target has state, or no __state")
+		t.Error("want a target with __state and without state")
 	}
 	for _, c := range []struct{ tag, path, want string }{
 		{"task_struct", "state", "__state"}, {"task_struct", "__state", "state"}, {"task_struct", "comm", ""}, {"file", "state", ""},
@@ -98,7 +99,7 @@ func TestRenamedMembers(t *testing.T) {
 		{"inode", "__i_ctime.tv_sec", "i_ctime.tv_sec i_ctime_sec"},
 	} {
 		if got := strings.Join(OtherPaths(c.tag, c.path), " "); got != c.want {
-			t.Errorf("%s.%s is %q elsewhere, want %q", c.tag, c.path, got, c.want)
+			t.Errorf("%s.%s on other kernels = %q, want %q", c.tag, c.path, got, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -111,7 +112,7 @@ func TestRenamedMembers(t *testing.T) {
 	}
 }
 
-// The type that a spelling's location has, in a target that has it elsewhere.
+// TestSpelledMembers checks the type that a member has if the target has it at another path.
 func TestSpelledMembers(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {
@@ -138,7 +139,7 @@ func TestSpelledMembers(t *testing.T) {
 			got = f.Type.String()
 		}
 		if got != c.want || ok && (s.Has(c.member) || f.Offset+f.Type.Size > s.Size) {
-			t.Errorf("%s.%s is %q at %d, want %q", c.tag, c.member, got, f.Offset, c.want)
+			t.Errorf("%s.%s = %q at %d, want %q", c.tag, c.member, got, f.Offset, c.want)
 		}
 		if got := strings.Join(s.Successors(c.member), " "); got != c.successors {
 			t.Errorf("%s.%s: successors %q, want %q", c.tag, c.member, got, c.successors)
@@ -146,7 +147,8 @@ func TestSpelledMembers(t *testing.T) {
 	}
 }
 
-// Each spelling has at least one location that the target has, so that its type is known.
+// TestSpellingsKnown checks that the target has at least one path for each spelling, so that its type
+// is known.
 func TestSpellingsKnown(t *testing.T) {
 	tgt, err := Default("x86_64")
 	if err != nil {
@@ -165,7 +167,7 @@ func TestSpellingsKnown(t *testing.T) {
 			}
 		}
 		if known == 0 {
-			t.Errorf("%s: the target has none of %q", s.Tag, s.Paths)
+			t.Errorf("%s: none of %q in the target", s.Tag, s.Paths)
 		}
 	}
 }

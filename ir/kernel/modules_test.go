@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The embedded targets describe what scripts name of modules, and of kernels with sched_ext.
+// TestModules checks that the embedded targets have the types and functions of modules, and of kernels
+// with sched_ext, that scripts use.
 func TestModules(t *testing.T) {
 	for _, arch := range []string{"x86_64", "aarch64"} {
 		tgt, err := Default(arch)

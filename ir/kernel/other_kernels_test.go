@@ -4,8 +4,8 @@ package kernel
 
 import "testing"
 
-// TestElsewhere: tracepoints and fields that only kernels other than the default
-// target's have are described, each by the struct of its record.
+// TestElsewhere checks that tracepoints and fields that the default target lacks, but other kernels
+// have, are described, each by the struct of its record.
 func TestElsewhere(t *testing.T) {
 	for _, arch := range []string{"x86_64", "arm64"} {
 		tgt, err := Default(arch)
@@ -13,11 +13,11 @@ func TestElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := tgt.Tracepoint("io_uring", "io_uring_submit_sqe"); ok {
-			t.Fatal("the default target has io_uring_submit_sqe: the test needs another event")
+			t.Fatal("default target has io_uring_submit_sqe: use another event in this test")
 		}
 		ev, ok := tgt.OnOtherKernels("io_uring", "io_uring_submit_sqe")
 		if !ok {
-			t.Fatal("io_uring_submit_sqe, which was renamed in 6.2, is not known")
+			t.Fatal("io_uring_submit_sqe, renamed in 6.2, not found")
 		}
 		s, ok := tgt.ParseType("struct " + ev.Class)
 		if !ok {
@@ -34,40 +34,40 @@ func TestElsewhere(t *testing.T) {
 			}
 		}
 		if f, _ := ev.Field("op_str"); f != nil && !f.DataLoc {
-			t.Error("op_str is data behind the record")
+			t.Error("op_str found, but it is data after the record")
 		}
 		if _, ok := ev.Field("nothing"); ok {
-			t.Error("a field that no kernel has was found")
+			t.Error("found a field that no kernel has")
 		}
 
-		// The pages of page_pool became net memory in 6.11.
+		// In 6.11, the pages of page_pool became net memory.
 		hold, _ := tgt.Tracepoint("page_pool", "page_pool_state_hold")
 		page, ok := hold.Field("page")
 		if !ok {
 			t.Fatal("page_pool_state_hold has no page")
 		}
 		if m, ok := hold.Struct().Field(page.Member); !ok || m.Type.Kind != Pointer {
-			t.Errorf("the record's page: %+v, %v", m, ok)
+			t.Errorf("page of the record = %+v, %v", m, ok)
 		}
 		if hold.Struct().Has("page") {
-			t.Error("the member of another kernel counts as this one's")
+			t.Error("member of another kernel found in the target")
 		}
 
-		// A separate record since 6.17, with one more field.
+		// It has a record of its own since 6.17, with one more field.
 		exit, _ := tgt.Tracepoint("sched", "sched_process_exit")
 		if f, ok := exit.Field("group_dead"); !ok || f.Class() != "trace_event_raw_sched_process_exit" {
-			t.Errorf("group_dead of sched_process_exit: %+v, %v", f, ok)
+			t.Errorf("group_dead of sched_process_exit = %+v, %v", f, ok)
 		}
 		if f, ok := exit.Field("pid"); !ok || f.Class() != exit.Class {
-			t.Errorf("pid of sched_process_exit: %+v, %v", f, ok)
+			t.Errorf("pid of sched_process_exit = %+v, %v", f, ok)
 		}
 
 		call, ok := tgt.OnOtherKernels("syscalls", "sys_enter_lookup_dcookie")
 		if !ok || len(call.Fields) != 3 || !call.Fields[1].User || call.Fields[2].Offset != 32 {
-			t.Errorf("lookup_dcookie, removed in 6.7: %+v, %v", call, ok)
+			t.Errorf("lookup_dcookie, removed in 6.7 = %+v, %v", call, ok)
 		}
 		if _, ok := tgt.OnOtherKernels("sched", "sched_switch"); ok {
-			t.Error("sched_switch is said to be of other kernels only")
+			t.Error("sched_switch reported as missing in the target")
 		}
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"btc/internal/probe"
 )
 
-// The helper table against the enum of helper numbers in the target's BTF.
+// TestHelperIDs compares the helper table with the enum of helper numbers in the target's BTF.
 func TestHelperIDs(t *testing.T) {
 	tgt := open(t)
 	for _, h := range Helpers() {
 		if _, id, ok := tgt.EnumConst("BPF_FUNC_" + h.Name); !ok || id != int64(h.ID) {
-			t.Errorf("%s has the number %d, the kernel says %d, %v", h.Name, h.ID, id, ok)
+			t.Errorf("%s: number %d, in the kernel %d, %v", h.Name, h.ID, id, ok)
 		}
 		if HelperByName(h.Name).ID != h.ID || HelperByID(h.ID).Name != h.Name {
-			t.Errorf("%s is not found by its name and number", h.Name)
+			t.Errorf("%s not found by name and number", h.Name)
 		}
 	}
 	if HelperByName("no_such_helper") != nil || HelperByID(-1) != nil {
-		t.Error("found a helper that does not exist")
+		t.Error("found a nonexistent helper")
 	}
 }
 
@@ -36,20 +36,20 @@ func TestHelperRows(t *testing.T) {
 			t.Errorf("row %s: %+v", h.Name, h)
 		}
 		if i > 0 && helpers[i-1].ID >= h.ID {
-			t.Errorf("%s is not in order of number", h.Name)
+			t.Errorf("%s: not in the order of numbers", h.Name)
 		}
 		for i, a := range h.Args {
 			if slices.Contains(sizes, a) != (i > 0 && slices.Contains(memory, h.Args[i-1])) {
-				t.Errorf("%s: argument %d: a size belongs behind memory and nowhere else", h.Name, i)
+				t.Errorf("%s: argument %d: a size must follow memory", h.Name, i)
 			}
 			if a == ArgBTF && h.Struct == "" {
-				t.Errorf("%s: no struct for its typed pointer", h.Name)
+				t.Errorf("%s: typed pointer without a struct", h.Name)
 			}
 		}
 	}
 }
 
-// The register table against struct pt_regs.
+// TestRegisters compares the register table with struct pt_regs.
 func TestRegisters(t *testing.T) {
 	for _, label := range arch.Labels() {
 		tgt, err := Default(label)
@@ -64,18 +64,18 @@ func TestRegisters(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	if got := strings.Join(names, " "); got != "di si dx cx r8 r9" || a.Result.Name != "ax" || a.IP.Offset != 128 || a.SP.Offset != 152 {
-		t.Errorf("arguments %s, result %+v, ip %+v, sp %+v", got, a.Result, a.IP, a.SP)
+		t.Errorf("arguments = %s, result = %+v, ip = %+v, sp = %+v", got, a.Result, a.IP, a.SP)
 	}
 	if r, ok := a.Reg("orig_rax"); !ok || r.Member != "orig_ax" {
-		t.Errorf("orig_rax: %+v", r)
+		t.Errorf("orig_rax = %+v", r)
 	}
 	if _, ok := a.Reg("r99"); ok {
-		t.Error("register r99 exists")
+		t.Error("found nonexistent register r99")
 	}
 }
 
-// testRegisters compares the table with the types of a kernel of the architecture, and
-// its marker with those of all.
+// testRegisters compares the table with the types of a kernel of the architecture, and checks the
+// markers of all architectures.
 func testRegisters(t *testing.T, tgt *Target) {
 	a := tgt.Arch()
 	regs, ok := tgt.Struct(a.RegsStruct)
@@ -86,7 +86,7 @@ func testRegisters(t *testing.T, tgt *Target) {
 		member, rest, _ := strings.Cut(r.Member, "[")
 		index, _ := strconv.Atoi(strings.TrimSuffix(rest, "]"))
 		if f, ok := regs.Field(member); !ok || f.Offset+8*index != r.Offset {
-			t.Errorf("%s: register %s: %+v, table says %d", a.Name, r.Name, f, r.Offset)
+			t.Errorf("%s: register %s: %+v, in the table %d", a.Name, r.Name, f, r.Offset)
 		}
 	}
 	kernel, ok := tgt.Struct("pt_regs")
@@ -95,7 +95,7 @@ func testRegisters(t *testing.T, tgt *Target) {
 	}
 	for _, other := range arch.All() {
 		if _, has := kernel.Field(other.Marker); has != (other == a) {
-			t.Errorf("struct pt_regs of %s, marker %s of %s: %v", a.Name, other.Marker, other.Name, has)
+			t.Errorf("struct pt_regs of %s has marker %s of %s: %v", a.Name, other.Marker, other.Name, has)
 		}
 	}
 }
@@ -132,11 +132,11 @@ func TestContexts(t *testing.T) {
 	for _, p := range probe.Programs() {
 		typ, attachType := p.BPF()
 		if _, n, ok := tgt.EnumConst("BPF_PROG_TYPE_" + types[p]); !ok || uint32(n) != typ {
-			t.Errorf("%s: program type %d, kernel says %d", p, typ, n)
+			t.Errorf("%s: program type %d, in the kernel %d", p, typ, n)
 		}
 		if name := attach[p]; name != "" {
 			if _, n, ok := tgt.EnumConst(name); !ok || uint32(n) != attachType {
-				t.Errorf("%s: attach type %d, kernel says %d", p, attachType, n)
+				t.Errorf("%s: attach type %d, in the kernel %d", p, attachType, n)
 			}
 		}
 		for _, a := range arch.All() {

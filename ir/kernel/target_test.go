@@ -29,47 +29,48 @@ func open(tb testing.TB) *Target {
 func TestDefault(t *testing.T) {
 	tgt := open(t)
 	if tgt.Arch().Name != "x86_64" || !strings.HasPrefix(tgt.Release(), "6.12") || len(tgt.Gaps()) != 0 {
-		t.Errorf("arch %s, release %s, gaps %v", tgt.Arch().Name, tgt.Release(), tgt.Gaps())
+		t.Errorf("arch = %s, release = %s, gaps = %v", tgt.Arch().Name, tgt.Release(), tgt.Gaps())
 	}
 	if _, err := Default("vax"); err == nil {
-		t.Error("a default target for an unknown architecture")
+		t.Error("no error for an unknown architecture")
 	}
 }
 
 func TestOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.target")
 	if _, err := Open(path); !os.IsNotExist(err) {
-		t.Errorf("missing file: %v", err)
+		t.Errorf("missing file: error = %v", err)
 	}
 	if err := os.WriteFile(path, []byte(defaultX86), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if tgt, err := Open(path); err != nil || !tgt.HasFunc("vfs_read") {
-		t.Errorf("copy of the default: %v", err)
+		t.Errorf("copy of the default: error = %v", err)
 	}
 	if err := os.WriteFile(path, []byte(defaultX86[:20]), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "truncated") {
-		t.Errorf("truncated file: %v", err)
+		t.Errorf("truncated file: error = %v", err)
 	}
 }
 
-// A file that is truncated after its directory opens; lookups then find nothing and set Err.
+// TestDamageIsKept checks that a file that is truncated after its directory can be opened, and that
+// lookups then find nothing and set Err.
 func TestDamageIsKept(t *testing.T) {
 	tgt, err := New([]byte(defaultX86[:4096]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := tgt.Struct("task_struct"); ok {
-		t.Error("found a struct in a file that is cut short")
+		t.Error("found a struct in a truncated file")
 	}
 	if err := tgt.Err(); err == nil || !strings.Contains(err.Error(), "truncated") {
 		t.Errorf("Err() = %v", err)
 	}
 }
 
-// Layouts that all x86_64 kernels share, by ABI or by tradition.
+// TestFields checks fields with the same layout on all x86_64 kernels, by ABI or by tradition.
 func TestFields(t *testing.T) {
 	tgt := open(t)
 	tests := []struct {
@@ -119,12 +120,12 @@ func TestBitfield(t *testing.T) {
 	ihl, _ := iphdr.Field("ihl")
 	version, _ := iphdr.Field("version")
 	if ihl.BitSize != 4 || ihl.BitOffset != 0 || ihl.Offset != 0 || version.BitSize != 4 || version.BitOffset != 4 {
-		t.Errorf("iphdr.ihl %+v, version %+v", ihl, version)
+		t.Errorf("iphdr.ihl = %+v, version = %+v", ihl, version)
 	}
 	tcp, _ := tgt.Struct("tcphdr")
 	syn, _ := tcp.Field("syn")
 	if syn.Offset != 12 || syn.BitOffset != 9 || syn.BitSize != 1 || syn.Type.Size != 2 {
-		t.Errorf("tcphdr.syn %+v", syn)
+		t.Errorf("tcphdr.syn = %+v", syn)
 	}
 }
 
@@ -141,20 +142,21 @@ func TestPathAndAccess(t *testing.T) {
 		at = m.Type()
 	}
 	if want := "0:2:1:1"; f.Access() != want {
-		t.Errorf("access %s, want %s", f.Access(), want)
+		t.Errorf("Access() = %s, want %s", f.Access(), want)
 	}
 }
 
-// One reference is one Type: the checker compares pointers.
+// TestIdentity checks that looking up the same type twice gives the same Type: the checker compares
+// pointers.
 func TestIdentity(t *testing.T) {
 	tgt := open(t)
 	a, _ := tgt.Struct("task_struct")
 	parent, _ := a.Field("real_parent")
 	if parent.Type.Kind != Pointer || parent.Type.Elem() != a {
-		t.Errorf("task_struct.real_parent is %s", parent.Type)
+		t.Errorf("task_struct.real_parent = %s", parent.Type)
 	}
 	if leader, _ := a.Field("group_leader"); leader.Type != parent.Type {
-		t.Error("two pointers to one struct are different types")
+		t.Error("two pointers to the same struct have different types")
 	}
 }
 
@@ -162,16 +164,16 @@ func TestNamedTypes(t *testing.T) {
 	tgt := open(t)
 	u32, ok := tgt.Typedef("u32")
 	if !ok || u32.Size != 4 || u32.Resolve().Kind != Int || u32.Resolve().Signed {
-		t.Errorf("u32: %+v", u32)
+		t.Errorf("u32 = %+v", u32)
 	}
 	if pid, _ := tgt.Typedef("pid_t"); pid == nil || !pid.Resolve().Signed {
 		t.Error("pid_t is not signed")
 	}
 	if b, _ := tgt.Base("_Bool"); b == nil || !b.Bool || b.Size != 1 {
-		t.Error("_Bool")
+		t.Error("wrong type of _Bool")
 	}
 	if c, _ := tgt.Base("char"); c == nil || !c.Char || c.Size != 1 {
-		t.Error("char")
+		t.Error("wrong type of char")
 	}
 	enum, value, ok := tgt.EnumConst("TCP_ESTABLISHED")
 	if !ok || value != 1 || enum.Kind != Enum {
@@ -181,7 +183,7 @@ func TestNamedTypes(t *testing.T) {
 		t.Errorf("BPF_FUNC_ringbuf_reserve = %d", value)
 	}
 	if _, ok := tgt.Struct("no_such_struct"); ok {
-		t.Error("no_such_struct exists")
+		t.Error("found no_such_struct")
 	}
 	if _, ok := tgt.Union("bpf_attr"); !ok {
 		t.Error("no union bpf_attr")
@@ -199,7 +201,7 @@ func TestParseType(t *testing.T) {
 		"const char *const *":       "char **",
 		"umode_t":                   "umode_t",
 		"struct sockaddr __user *":  "struct sockaddr *",
-		"u8[2][3]":                  "u8[3][2]", // Elem first: String writes the inner dimension first
+		"u8[2][3]":                  "u8[3][2]", // Elem first: String prints the inner dimension first
 		"bool":                      "_Bool",
 		"void *":                    "void *",
 		"enum bpf_cmd":              "enum bpf_cmd",
@@ -212,7 +214,7 @@ func TestParseType(t *testing.T) {
 	} {
 		typ, ok := tgt.ParseType(text)
 		if ok != (want != "") || ok && typ.String() != want {
-			t.Errorf("%q is %v, %v, want %q", text, typ, ok, want)
+			t.Errorf("ParseType(%q) = %v, %v, want %q", text, typ, ok, want)
 		}
 	}
 }
@@ -222,12 +224,13 @@ func TestAlign(t *testing.T) {
 	for name, want := range map[string]int{"sockaddr_in": 4, "list_head": 8, "iphdr": 4, "desc_ptr": 1, "qstr": 8} {
 		typ, _ := tgt.Struct(name)
 		if got := typ.Align(); got != want {
-			t.Errorf("struct %s is aligned to %d, want %d", name, got, want)
+			t.Errorf("alignment of struct %s = %d, want %d", name, got, want)
 		}
 	}
 }
 
-// The classes of these events are those of the kernel's own include/trace/events.
+// TestEventClasses checks that the classes of these events are those of the kernel's
+// include/trace/events.
 func TestEventClasses(t *testing.T) {
 	tgt := open(t)
 	for event, class := range map[string]string{
@@ -263,7 +266,8 @@ func TestEventClasses(t *testing.T) {
 	}
 }
 
-// For any class, every field of every event has the offset that it has in the class struct.
+// TestEventFieldsAgreeWithStructs checks that every field of every event has the same offset in the
+// event as in the class struct.
 func TestEventFieldsAgreeWithStructs(t *testing.T) {
 	tgt := open(t)
 	checked := 0
@@ -284,13 +288,13 @@ func TestEventFieldsAgreeWithStructs(t *testing.T) {
 		for _, f := range ev.Fields {
 			m, ok := s.Field(f.Member)
 			if !ok || category != "syscalls" && (m.Offset != f.Offset || m.Type.Size != f.Size) {
-				t.Errorf("%s: field %s at %d+%d is %+v in %s", event, f.Name, f.Offset, f.Size, m, s)
+				t.Errorf("%s: field %s at %d+%d, but %+v in %s", event, f.Name, f.Offset, f.Size, m, s)
 			}
 			checked++
 		}
 	}
 	if checked < 5000 {
-		t.Errorf("only %d fields were compared", checked)
+		t.Errorf("compared only %d fields", checked)
 	}
 }
 
@@ -299,20 +303,20 @@ func TestTracepointFields(t *testing.T) {
 	ev, _ := tgt.Tracepoint("block", "block_rq_issue")
 	cmdField, ok := ev.Field("cmd")
 	if !ok || !cmdField.DataLoc || cmdField.Member != "__data_loc_cmd" || cmdField.Type().String() != "char[0]" {
-		t.Errorf("cmd: %+v", cmdField)
+		t.Errorf("cmd = %+v", cmdField)
 	}
 	fn, _ := tgt.Tracepoint("timer", "hrtimer_start")
 	if f, ok := fn.Field("function"); !ok || f.Type().Kind != Pointer || f.Offset != 16 {
-		t.Errorf("hrtimer_start.function: %+v", f)
+		t.Errorf("hrtimer_start.function = %+v", f)
 	}
 	if got := ev.SuggestField("sectr"); got != "sector" {
-		t.Errorf("suggestion for sectr: %q", got)
+		t.Errorf("suggestion for sectr = %q", got)
 	}
 	if _, ok := tgt.Tracepoint("sched", "nonsense"); ok {
-		t.Error("sched:nonsense exists")
+		t.Error("found sched:nonsense")
 	}
 	if got := tgt.Tracepoints("sched", "sched_wak*"); !cmp.Equal(got, []string{"sched:sched_wake_idle_without_ipi", "sched:sched_wakeup", "sched:sched_wakeup_new", "sched:sched_waking"}) {
-		t.Errorf("sched:sched_wak* is %v", got)
+		t.Errorf("events matching sched:sched_wak* = %v", got)
 	}
 }
 
@@ -320,26 +324,26 @@ func TestSyscalls(t *testing.T) {
 	tgt := open(t)
 	ev, ok := tgt.Tracepoint("syscalls", "sys_enter_openat")
 	if !ok || ev.Class != "syscall_trace_enter" {
-		t.Fatalf("sys_enter_openat: %+v", ev)
+		t.Fatalf("sys_enter_openat = %+v", ev)
 	}
 	f, ok := ev.Field("filename")
 	if !ok || f.Offset != 24 || f.CType != "const char *" || !f.User || f.Type().String() != "char *" {
-		t.Errorf("filename: %+v", f)
+		t.Errorf("filename = %+v", f)
 	}
 	if nr, _ := ev.Field("__syscall_nr"); nr.Offset != 8 || nr.Size != 4 {
-		t.Errorf("__syscall_nr: %+v", nr)
+		t.Errorf("__syscall_nr = %+v", nr)
 	}
 	exit, ok := tgt.Tracepoint("syscalls", "sys_exit_openat")
 	if ret, _ := exit.Field("ret"); !ok || ret.Offset != 16 || ret.Type().String() != "long int" {
-		t.Errorf("ret: %+v", ret)
+		t.Errorf("ret = %+v", ret)
 	}
 	for name, want := range map[string]int{"read": 0, "openat": 257, "newfstat": 5, "io_uring_setup": 425} {
 		if s, ok := tgt.Syscall(name); !ok || s.Nr != want {
-			t.Errorf("system call %s: %+v", name, s)
+			t.Errorf("system call %s = %+v", name, s)
 		}
 	}
 	if got := tgt.Syscalls("open*"); !cmp.Equal(got, []string{"open", "open_by_handle_at", "open_tree", "openat", "openat2"}) {
-		t.Errorf("open*: %v", got)
+		t.Errorf("system calls matching open* = %v", got)
 	}
 	if len(tgt.Tracepoints("syscalls", "sys_enter_*")) < 300 {
 		t.Error("too few system calls")
@@ -350,22 +354,22 @@ func TestFuncs(t *testing.T) {
 	tgt := open(t)
 	f, ok := tgt.Func("tcp_sendmsg")
 	if !ok || !f.Traceable || f.Proto.String() != "int (struct sock *, struct msghdr *, size_t)" {
-		t.Errorf("tcp_sendmsg: %+v", f)
+		t.Errorf("tcp_sendmsg = %+v", f)
 	}
 	if f.Proto.Params[0].Name != "sk" {
-		t.Errorf("its first parameter is %q", f.Proto.Params[0].Name)
+		t.Errorf("first parameter of tcp_sendmsg = %q", f.Proto.Params[0].Name)
 	}
 	if tgt.HasFunc("tcp_sendmesg") {
-		t.Error("tcp_sendmesg exists")
+		t.Error("found tcp_sendmesg")
 	}
 	if got := tgt.SuggestFunc("tcp_sendmesg"); got != "tcp_sendmsg" {
-		t.Errorf("suggestion for tcp_sendmesg: %q", got)
+		t.Errorf("suggestion for tcp_sendmesg = %q", got)
 	}
 	if got := tgt.Funcs("vfs_read*"); !cmp.Equal(got, []string{"vfs_read", "vfs_readlink", "vfs_readv"}) {
-		t.Errorf("vfs_read*: %v", got)
+		t.Errorf("functions matching vfs_read* = %v", got)
 	}
 	if got := len(tgt.Funcs("*")); got < 39000 {
-		t.Errorf("%d functions", got)
+		t.Errorf("only %d functions", got)
 	}
 }
 
@@ -373,17 +377,17 @@ func TestRawTracepointsAndIterators(t *testing.T) {
 	tgt := open(t)
 	proto, ok := tgt.RawTracepoint("sched_switch")
 	if !ok || proto.String() != "void (bool, struct task_struct *, struct task_struct *, unsigned int)" {
-		t.Errorf("sched_switch: %v", proto)
+		t.Errorf("sched_switch = %v", proto)
 	}
 	if got := tgt.RawTracepoints("sched_wakeup*"); !cmp.Equal(got, []string{"sched_wakeup", "sched_wakeup_new"}) {
-		t.Errorf("sched_wakeup*: %v", got)
+		t.Errorf("raw tracepoints matching sched_wakeup* = %v", got)
 	}
 	iter, ok := tgt.Iter("task_file")
 	if !ok || len(iter.Params) != 4 || iter.Params[1].Type().String() != "struct task_struct *" {
-		t.Errorf("iter task_file: %v", iter)
+		t.Errorf("iter task_file = %v", iter)
 	}
 	if got := tgt.Iters(); !slices.Contains(got, "task") || !slices.Contains(got, "bpf_map") || !slices.Contains(got, "tcp") {
-		t.Errorf("iterators: %v", got)
+		t.Errorf("iterators = %v", got)
 	}
 }
 
@@ -392,7 +396,7 @@ func TestSuggest(t *testing.T) {
 	task, _ := tgt.Struct("task_struct")
 	for name, want := range map[string]string{"state": "__state", "real_parnet": "real_parent", "qqqq": ""} {
 		if got := task.SuggestField(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
+			t.Errorf("Suggest(%s) = %q, want %q", name, got, want)
 		}
 	}
 }

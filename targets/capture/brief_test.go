@@ -8,7 +8,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// driver is a module with a function, and a tracepoint whose argument is a struct near, which
+// driver returns a module with a function and a tracepoint whose argument is a struct near, which
 // points to second, which points to third, and so on.
 func driver(t *testing.T) Module {
 	t.Helper()
@@ -39,7 +39,8 @@ func driver(t *testing.T) Module {
 	return Module{Name: "driver", BTF: s.raw()}
 }
 
-// Types that a module captured as a whole describes, too, are kept, whichever comes first.
+// TestBriefBesideWhole checks that types that are also described by a module captured as a whole are
+// kept, whichever comes first.
 func TestBriefBesideWhole(t *testing.T) {
 	other := driver(t)
 	other.Name = "other"
@@ -79,13 +80,13 @@ func TestBrief(t *testing.T) {
 			}
 		}
 		if !has(targetfile.Typedef, "btf_trace_drive") || !has(targetfile.Struct, "task_struct") {
-			t.Errorf("brief %v: the tracepoint or the kernel's own types are missing", brief)
+			t.Errorf("brief %v: tracepoint or types of the kernel missing", brief)
 		}
 		if _, ok, err := file.Func("do_drive"); ok == brief || err != nil {
-			t.Errorf("brief %v: function %v, %v", brief, ok, err)
+			t.Errorf("brief %v: function = %v, %v", brief, ok, err)
 		}
 		if _, ok, err := file.Func("do_wake"); !ok || err != nil {
-			t.Errorf("brief %v: the kernel's function %v, %v", brief, ok, err)
+			t.Errorf("brief %v: function of the kernel = %v, %v", brief, ok, err)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"btc/targets/targetfile"
 )
 
-// kernel is the BTF of a toy kernel with three tracepoints: two of one class, and the third of a
-// class with the same layout.
+// kernel returns the BTF of a toy kernel with three tracepoints: two of one class, and the third of
+// another class with the same layout.
 func kernel(t testing.TB) []byte {
 	t.Helper()
 	integer := &cbtf.Int{Name: "int", Size: 4, Encoding: cbtf.Signed}
@@ -114,7 +114,7 @@ func build(t *testing.T, src Source) (*targetfile.Data, *targetfile.File) {
 func TestEvents(t *testing.T) {
 	data, file := build(t, Source{Tracefs: tracefs()})
 	if len(data.Meta.Gaps) != 0 {
-		t.Errorf("gaps: %v", data.Meta.Gaps)
+		t.Errorf("unexpected gaps: %v", data.Meta.Gaps)
 	}
 	for event, class := range map[string]string{
 		"wake": "trace_event_raw_wake_template", "wake_new": "trace_event_raw_wake_template",
@@ -144,17 +144,18 @@ func TestSyscalls(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	if umount, _, _ := file.Syscall("umount"); umount.Nr != 166 || umount.Exit {
-		t.Errorf("umount: %+v", umount)
+		t.Errorf("umount = %+v", umount)
 	}
 }
 
-// The unusual layout of kernels with a longer trace_entry is named.
+// TestOddSyscallLayout checks that the different layout on kernels with a longer trace_entry is
+// reported.
 func TestOddSyscallLayout(t *testing.T) {
 	tree := tracefs()
 	tree["events/syscalls/sys_enter_open/format"].Data = []byte("\tfield:int __syscall_nr;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:const char * name;\toffset:24;\tsize:8;\tsigned:0;\n")
 	data, _ := build(t, Source{Tracefs: tree})
 	if len(data.Meta.Gaps) != 1 || !strings.Contains(data.Meta.Gaps[0], "sys_enter_open") {
-		t.Errorf("gaps: %v", data.Meta.Gaps)
+		t.Errorf("gaps = %v", data.Meta.Gaps)
 	}
 }
 
@@ -162,16 +163,16 @@ func TestFunctions(t *testing.T) {
 	_, file := build(t, Source{Tracefs: tracefs()})
 	wake, ok, err := file.Func("do_wake")
 	if !ok || err != nil || !wake.Traceable || wake.Proto == nil || len(wake.Proto.Params) != 2 || wake.Proto.Params[1].Name != "n" {
-		t.Errorf("do_wake: %+v, %v", wake, err)
+		t.Errorf("do_wake = %+v, %v", wake, err)
 	}
 	if f, ok, _ := file.Func("in_module"); !ok || f.Module != "ext4" || f.Proto != nil {
-		t.Errorf("in_module: %+v", f)
+		t.Errorf("in_module = %+v", f)
 	}
 	if f, ok, _ := file.Func("bpf_iter_task"); !ok || f.Traceable {
-		t.Errorf("bpf_iter_task: %+v", f)
+		t.Errorf("bpf_iter_task = %+v", f)
 	}
 	if _, ok, _ := file.Func("inlined"); ok {
-		t.Error("a function that is not traceable was kept")
+		t.Error("untraceable function captured")
 	}
 }
 
@@ -186,7 +187,7 @@ func TestTypes(t *testing.T) {
 		t.Fatalf("%+v, %v", task, err)
 	}
 	if m := task.Members[1]; m.BitOffset != 35 || m.BitSize != 2 {
-		t.Errorf("bitfield: %+v", m)
+		t.Errorf("bitfield = %+v", m)
 	}
 	if m := task.Members[2]; m.Type.Pointers() != 1 || m.Type.Base() != refs[0] {
 		t.Errorf("pointer to const: %+v, want a pointer to %v", m, refs[0])
@@ -196,18 +197,18 @@ func TestTypes(t *testing.T) {
 		t.Fatal(refs, err)
 	}
 	if e, _ := file.Type(refs[0]); e.Flags&targetfile.Signed == 0 || e.Enumerators[0].Value != -1 {
-		t.Errorf("enum: %+v", e)
+		t.Errorf("enum = %+v", e)
 	}
 }
 
-// Unreadable files are named.
+// TestGaps checks that unreadable files are reported.
 func TestGaps(t *testing.T) {
 	data, file := build(t, Source{})
 	if len(data.Meta.Gaps) != 2 || !strings.Contains(data.Meta.Gaps[0], "tracefs") || !strings.Contains(data.Meta.Gaps[1], "traceable") {
-		t.Errorf("gaps: %v", data.Meta.Gaps)
+		t.Errorf("gaps = %v", data.Meta.Gaps)
 	}
 	if f, ok, _ := file.Func("inlined"); !ok || !f.Traceable {
-		t.Errorf("without any list, BTF's functions are taken: %+v", f)
+		t.Errorf("without a list of functions, want those in the BTF: %+v", f)
 	}
 	symbols, err := hostinfo.ReadKallsyms(strings.NewReader("0000000000000000 t from_kallsyms\n" +
 		"0000000000000000 t bpf_prog_f00d_mine\t[bpf]\n0000000000000000 t kprobe_insn_page\t[__builtin__kprobes]\n"))
@@ -216,11 +217,11 @@ func TestGaps(t *testing.T) {
 	}
 	data, file = build(t, Source{Kallsyms: symbols})
 	if _, ok, _ := file.Func("from_kallsyms"); !ok || len(data.Meta.Gaps) != 2 {
-		t.Errorf("kallsyms in place of available_filter_functions: %v", data.Meta.Gaps)
+		t.Errorf("with kallsyms instead of available_filter_functions: gaps = %v", data.Meta.Gaps)
 	}
 	for _, made := range []string{"bpf_prog_f00d_mine", "kprobe_insn_page"} {
 		if _, ok, _ := file.Func(made); ok {
-			t.Errorf("%s is not a function of this kernel", made)
+			t.Errorf("captured %s, which is not a function of this kernel", made)
 		}
 	}
 }
@@ -229,12 +230,13 @@ func TestDamagedBTF(t *testing.T) {
 	good := kernel(t)
 	for n := 0; n < len(good); n += 13 {
 		if _, err := Make(Source{BTF: good[:n]}); err == nil {
-			t.Errorf("%d of %d bytes were enough", n, len(good))
+			t.Errorf("no error for %d of %d bytes", n, len(good))
 		}
 	}
 }
 
-// An array of itself, as damaged BTF may have, must not cause endless recursion.
+// TestCircularArray checks that an array of itself, which damaged BTF may have, does not cause endless
+// recursion.
 func TestCircularArray(t *testing.T) {
 	raw := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0, 48, 0, 0, 0, 3, 0, 0, 0}
 	word := func(v uint32) { raw = binary.LittleEndian.AppendUint32(raw, v) }
@@ -260,7 +262,7 @@ func FuzzBTF(f *testing.F) {
 	})
 }
 
-// The running kernel, with what this user may read.
+// TestHost captures the running kernel, as far as this user may read.
 func TestHost(t *testing.T) {
 	raw, err := HostFile()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -275,7 +277,7 @@ func TestHost(t *testing.T) {
 	}
 	funcs := 0
 	if err := f.Funcs("", func(targetfile.Func) bool { funcs++; return true }); err != nil || funcs < 5000 || f.NumTypes() < 5000 {
-		t.Errorf("%d functions, %d types, %v", funcs, f.NumTypes(), err)
+		t.Errorf("only %d functions, %d types, %v", funcs, f.NumTypes(), err)
 	}
 	if _, err := hostinfo.Tracepoint("sched", "sched_switch"); err == nil {
 		if _, ok, err := f.Event("sched", "sched_switch"); !ok || err != nil {

@@ -43,9 +43,8 @@ func (s *splitBTF) raw() []byte {
 	return append(append(out, s.types...), s.text...)
 }
 
-// module returns the BTF of a module that has struct shared (the same in all modules), struct
-// NAME_own with a pointer to the kernel's task_struct and a shared, and a function in_module with
-// both as arguments.
+// module returns the BTF of a module with a struct shared (the same in all modules), a struct NAME_own
+// with pointers to the kernel's task_struct and to a shared, and a function in_module that takes both.
 func module(t testing.TB, name string) Module {
 	t.Helper()
 	base, err := parseBTF(kernel(t))
@@ -55,7 +54,7 @@ func module(t testing.TB, name string) Module {
 	find := func(name string, kind uint8) uint32 {
 		i := slices.IndexFunc(base.types, func(b btfType) bool { return b.name == name && b.kind == kind })
 		if i < 0 {
-			t.Fatalf("the kernel has no %s", name)
+			t.Fatalf("no %s in the kernel", name)
 		}
 		return uint32(i)
 	}
@@ -76,7 +75,7 @@ func module(t testing.TB, name string) Module {
 func TestModules(t *testing.T) {
 	data, file := build(t, Source{Tracefs: tracefs(), Modules: []Module{module(t, "ext3"), module(t, "ext4")}})
 	if len(data.Meta.Gaps) != 0 {
-		t.Errorf("gaps: %v", data.Meta.Gaps)
+		t.Errorf("unexpected gaps: %v", data.Meta.Gaps)
 	}
 	one := func(kind targetfile.Kind, name string) targetfile.Type {
 		t.Helper()
@@ -98,43 +97,43 @@ func TestModules(t *testing.T) {
 		return fmt.Sprint(r.Pointers(), typ.Name)
 	}
 	if one(targetfile.Struct, "task_struct").Flags&targetfile.InModule != 0 || one(targetfile.Struct, "shared").Flags&targetfile.InModule == 0 {
-		t.Error("the kernel's types and the modules' are not told apart")
+		t.Error("types of the kernel and of modules confused")
 	}
 	for _, mod := range []string{"ext3", "ext4"} {
 		own := one(targetfile.Struct, mod+"_own")
 		if len(own.Members) != 2 || own.Members[0].Name != "task" || name(own.Members[0].Type) != "1task_struct" ||
 			own.Members[1].Name != "both" || own.Members[1].BitOffset != 64 || name(own.Members[1].Type) != "0shared" {
-			t.Errorf("%s: %+v", mod, own)
+			t.Errorf("%s: own = %+v", mod, own)
 		}
 		list := one(targetfile.Typedef, mod+"_list")
 		if array, err := file.Type(list.Elem); err != nil || array.Len != 3 || name(array.Elem) != "0"+mod+"_own" {
-			t.Errorf("%s: array %+v, %v", mod, array, err)
+			t.Errorf("%s: array = %+v, %v", mod, array, err)
 		}
 		if refs, err := file.EnumOf(strings.ToUpper(mod) + "_ON"); err != nil || len(refs) != 1 || name(refs[0]) != "0"+mod+"_mode" {
-			t.Errorf("%s: enumerator %v, %v", mod, refs, err)
+			t.Errorf("%s: enumerator = %v, %v", mod, refs, err)
 		}
 	}
 	// available_filter_functions lists the module of each function.
 	f, ok, err := file.Func("in_module")
 	if !ok || err != nil || f.Module != "ext4" || f.Proto == nil || len(f.Proto.Params) != 1 || name(f.Proto.Params[0].Type) != "1ext4_own" {
-		t.Errorf("in_module: %+v, %v", f, err)
+		t.Errorf("in_module = %+v, %v", f, err)
 	}
 }
 
-// A module with damaged types is omitted and named.
+// TestDamagedModule checks that a module with damaged types is left out and reported.
 func TestDamagedModule(t *testing.T) {
 	bad := module(t, "ext3")
 	bad.BTF = bad.BTF[:len(bad.BTF)/2]
 	data, file := build(t, Source{Tracefs: tracefs(), Modules: []Module{bad, module(t, "ext4")}})
 	if len(data.Meta.Gaps) != 1 || !strings.Contains(data.Meta.Gaps[0], "ext3") {
-		t.Errorf("gaps: %v", data.Meta.Gaps)
+		t.Errorf("gaps = %v", data.Meta.Gaps)
 	}
 	if refs, err := file.Named(targetfile.Struct, "ext4_own"); err != nil || len(refs) != 1 {
-		t.Errorf("the other module: %v, %v", refs, err)
+		t.Errorf("other module: %v, %v", refs, err)
 	}
 }
 
-// If a file would be too large, the types of the largest modules are omitted.
+// TestLimit checks that if a file would be too large, the types of the largest modules are left out.
 func TestLimit(t *testing.T) {
 	src := Source{Arch: "x86_64", Release: "toy", BTF: kernel(t), Tracefs: tracefs(), Modules: []Module{module(t, "ext3"), module(t, "ext4")}}
 	whole, err := file(&src, 1<<20)
@@ -147,7 +146,7 @@ func TestLimit(t *testing.T) {
 	}
 	f, err := targetfile.Open(cut)
 	if err != nil || len(f.Meta.Gaps) != 1 || !strings.Contains(f.Meta.Gaps[0], "were too large") {
-		t.Errorf("gaps %v, %v", f.Meta.Gaps, err)
+		t.Errorf("gaps = %v, %v", f.Meta.Gaps, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"btc/targets/targetfile"
 )
 
-// archive returns a raw capture with these files.
+// archive returns a raw capture with the given files.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -33,7 +33,8 @@ func archive(t testing.TB, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// A raw capture has the kernel's functions, tracepoints and system calls in its target file.
+// TestImport checks that the target file of a raw capture has the kernel's functions, tracepoints and
+// system calls.
 func TestImport(t *testing.T) {
 	files := map[string]string{"arch": "x86_64\n", "release": "6.1-toy\n", "btf/vmlinux": string(kernel(t))}
 	for name, file := range tracefs() {
@@ -48,21 +49,21 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Meta.Release != "6.1-toy" || f.Meta.Arch != "x86_64" {
-		t.Errorf("it is of %s, %s", f.Meta.Release, f.Meta.Arch)
+		t.Errorf("release = %s, arch = %s", f.Meta.Release, f.Meta.Arch)
 	}
 	event, ok, err := f.Event("sched", "wake")
 	if err != nil || !ok || event.Class != "trace_event_raw_wake_template" {
-		t.Errorf("sched:wake is %v, %v, %v", event, ok, err)
+		t.Errorf("sched:wake = %v, %v, %v", event, ok, err)
 	}
 	if call, ok, err := f.Syscall("open"); err != nil || !ok || call.Nr != 2 {
-		t.Errorf("open is %v, %v, %v", call, ok, err)
+		t.Errorf("open = %v, %v, %v", call, ok, err)
 	}
 	if fn, ok, err := f.Func("do_wake"); err != nil || !ok || !fn.Traceable || fn.Proto == nil {
-		t.Errorf("do_wake is %v, %v, %v", fn, ok, err)
+		t.Errorf("do_wake = %v, %v, %v", fn, ok, err)
 	}
 }
 
-// The same capture without tracefs lists functions by kallsyms.
+// TestImportKallsyms checks that the same capture without tracefs has the functions in kallsyms.
 func TestImportKallsyms(t *testing.T) {
 	raw, err := Import(bytes.NewReader(archive(t, map[string]string{
 		"arch": "x86_64", "release": "6.1", "btf/vmlinux": string(kernel(t)), "kallsyms": "0000000000000000 T do_wake\n",
@@ -75,14 +76,14 @@ func TestImportKallsyms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fn, ok, err := f.Func("do_wake"); err != nil || !ok || !fn.Traceable {
-		t.Errorf("do_wake is %v, %v, %v", fn, ok, err)
+		t.Errorf("do_wake = %v, %v, %v", fn, ok, err)
 	}
 }
 
 func TestImportRefuses(t *testing.T) {
 	head := func(size string) []byte {
 		b := archive(t, map[string]string{"arch": ""})
-		copy(b[124:], size) // a size that is not there
+		copy(b[124:], size) // a size beyond the end of the file
 		sum := 0
 		copy(b[148:], "        ")
 		for _, c := range b[:512] {
@@ -103,12 +104,12 @@ func TestImportRefuses(t *testing.T) {
 		"wrong BTF": {archive(t, map[string]string{"arch": "x86_64", "release": "6.1", "btf/vmlinux": "x"}), "BTF"},
 	} {
 		if _, err := Import(bytes.NewReader(c.raw)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+			t.Errorf("%s: error = %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-// The compiler reads what btrun writes on this kernel.
+// TestRawOfHost checks that the compiler reads what btrun writes on this kernel.
 func TestRawOfHost(t *testing.T) {
 	var raw bytes.Buffer
 	err := hostinfo.WriteRaw(&raw)
@@ -127,7 +128,7 @@ func TestRawOfHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(imported, direct) {
-		t.Errorf("%d bytes through a raw capture, %d directly, and not the same", len(imported), len(direct))
+		t.Errorf("different targets: %d bytes through a raw capture, %d directly", len(imported), len(direct))
 	}
 }
 

@@ -50,7 +50,7 @@ func sample() *Data {
 			{Name: "odd", Nr: -1, Args: []Arg{}, Exit: true},
 		},
 	}
-	// Enough to fill several blocks.
+	// Enough functions to fill several blocks.
 	for i := range 3000 {
 		d.Funcs = append(d.Funcs, Func{Name: fmt.Sprintf("zz_function_%04d", i), Traceable: true})
 		d.Types = append(d.Types, Type{Kind: Typedef, Name: fmt.Sprintf("zz_type_%04d", i), Size: 4, Elem: MakeRef(0, 0)})
@@ -58,7 +58,7 @@ func sample() *Data {
 	return d
 }
 
-// writers are both ways of packing.
+// writers are both compression formats.
 var writers = map[string]func(*Data) ([]byte, error){"deflate": Write, "zstd": WriteZstd}
 
 func written(tb testing.TB, d *Data) []byte {
@@ -92,7 +92,7 @@ func roundTrip(t *testing.T, d *Data, b []byte) {
 		t.Error(diff)
 	}
 	if f.NumTypes() != len(d.Types) {
-		t.Errorf("%d types", f.NumTypes())
+		t.Errorf("NumTypes = %d", f.NumTypes())
 	}
 	for i := range d.Types {
 		got, err := f.Type(MakeRef(i, 2))
@@ -126,17 +126,17 @@ func TestLookups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if refs, err := f.Named(Struct, "s"); err != nil || !cmp.Equal(refs, []Ref{MakeRef(3, 0), MakeRef(10, 0)}) {
-		t.Errorf("struct s: %v, %v", refs, err)
+		t.Errorf("struct s = %v, %v", refs, err)
 	}
 	if refs, err := f.Named(Union, "s"); err != nil || refs != nil {
-		t.Errorf("union s: %v, %v", refs, err)
+		t.Errorf("union s = %v, %v", refs, err)
 	}
 	if refs, err := f.EnumOf("ONE"); err != nil || !cmp.Equal(refs, []Ref{MakeRef(6, 0)}) {
-		t.Errorf("ONE: %v, %v", refs, err)
+		t.Errorf("ONE = %v, %v", refs, err)
 	}
 	for _, name := range []string{"", "a", "bar", "bare_", "zz_function_3000", "zzz", "zz_function_"} {
 		if _, ok, err := f.Func(name); ok || err != nil {
-			t.Errorf("function %q: %v, %v", name, ok, err)
+			t.Errorf("function %q = %v, %v", name, ok, err)
 		}
 	}
 	var names []string
@@ -144,27 +144,28 @@ func TestLookups(t *testing.T) {
 		t.Error(err)
 	}
 	if len(names) != 100 || names[0] != "zz_function_2900" || names[99] != "zz_function_2999" {
-		t.Errorf("functions by prefix: %v", names)
+		t.Errorf("functions by prefix = %v", names)
 	}
 	n := 0
 	if err := f.TypeNames(Typedef, "", func(string) bool { n++; return n < 5 }); err != nil || n != 5 {
-		t.Errorf("scan did not stop: %d, %v", n, err)
+		t.Errorf("scan did not stop: %d functions, %v", n, err)
 	}
 	if _, err := f.Type(MakeRef(f.NumTypes(), 0)); err == nil {
-		t.Error("type beyond the end")
+		t.Error("no error for a type past the end")
 	}
 	if _, err := f.Type(0); err == nil {
-		t.Error("void has a record")
+		t.Error("found a record for void")
 	}
 }
 
 func TestDeterministic(t *testing.T) {
 	if !bytes.Equal(written(t, sample()), written(t, sample())) {
-		t.Error("two writes differ")
+		t.Error("writing twice gives different bytes")
 	}
 }
 
-// Names of the same words are packed with a dictionary by DEFLATE alone, and found again.
+// TestDictionary checks that names made of the same words are compressed with a dictionary by DEFLATE
+// only, and are found again.
 func TestDictionary(t *testing.T) {
 	d := &Data{Meta: Meta{Arch: "x86_64"}}
 	name := func(i int) string {
@@ -189,7 +190,7 @@ func TestDictionary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := f.tables[tableFuncs].dictRaw > 0, f.codec == codecDeflate; got != want {
-			t.Errorf("%s: a dictionary: %v, want %v", codec, got, want)
+			t.Errorf("%s: has a dictionary: %v, want %v", codec, got, want)
 		}
 		for i := 0; i < 5000; i += 99 {
 			if _, ok, err := f.Func(name(i)); !ok || err != nil {
@@ -203,11 +204,11 @@ func TestWriteRefusesDanglingReferences(t *testing.T) {
 	d := sample()
 	d.Types[2].Elem = MakeRef(len(d.Types), 0)
 	if _, err := Write(d); err == nil {
-		t.Error("dangling reference was written")
+		t.Error("no error for a dangling reference")
 	}
 }
 
-// exercise does every lookup in a file; it must not panic, whatever the content.
+// exercise does every lookup in a file. It must not panic, whatever the contents.
 func exercise(f *File) (err error) {
 	keep := func(e error) {
 		if err == nil {
@@ -250,13 +251,13 @@ func TestTruncated(t *testing.T) {
 				err = exercise(f)
 			}
 			if err == nil {
-				t.Errorf("%s: nothing wrong with the first %d of %d bytes", name, n, len(good))
+				t.Errorf("%s: no error for the first %d of %d bytes", name, n, len(good))
 			}
 		}
 	}
 }
 
-// A type table that claims two billion entries is refused at once.
+// TestLyingTypeCount checks that a type table that claims two billion entries is rejected early.
 func TestLyingTypeCount(t *testing.T) {
 	f, err := Open(written(t, sample()))
 	if err != nil {
@@ -264,11 +265,11 @@ func TestLyingTypeCount(t *testing.T) {
 	}
 	f.tables[tableTypes].entries = 1<<31 - 1
 	if allocated := testing.AllocsPerRun(1, func() { _, err = f.Type(MakeRef(1<<29-2, 0)) }); err == nil || allocated > 1000 {
-		t.Errorf("%v after %v allocations", err, allocated)
+		t.Errorf("error = %v after %v allocations", err, allocated)
 	}
 }
 
-// A flipped bit is detected or harmless.
+// TestFlipped checks that a flipped bit is detected or harmless.
 func TestFlipped(t *testing.T) {
 	for name, write := range writers {
 		good, err := write(sample())
@@ -289,14 +290,14 @@ func TestFlipped(t *testing.T) {
 				found++
 			}
 		}
-		// exercise does not unpack every block of the types.
+		// exercise does not decompress every block of types.
 		if found < all/2 {
-			t.Errorf("%s: %d of %d flipped bits were found", name, found, all)
+			t.Errorf("%s: only %d of %d flipped bits detected", name, found, all)
 		}
 	}
 }
 
-// lie returns a file whose directory has a valid checksum but wrong content.
+// lie returns a file whose directory has a valid checksum but wrong contents.
 func lie(codec, entries, off, packed, raw, dict int) []byte {
 	var dir encoder
 	dir.uint(codec)
@@ -330,10 +331,10 @@ func TestLyingDirectory(t *testing.T) {
 		}
 		allocated := testing.AllocsPerRun(1, func() { err = exercise(f) })
 		if err == nil {
-			t.Error("a lying directory was believed")
+			t.Error("no error for a wrong directory")
 		}
 		if allocated > 1e5 {
-			t.Errorf("%v allocations", allocated)
+			t.Errorf("%v allocations for a wrong directory", allocated)
 		}
 	}
 }
@@ -342,11 +343,11 @@ func TestOtherVersion(t *testing.T) {
 	b := written(t, &Data{Meta: Meta{Arch: "x86_64"}})
 	b[len(magic)] = Version + 1
 	if _, err := Open(b); err == nil {
-		t.Error("a file of another version was opened")
+		t.Error("no error for another version")
 	}
 }
 
-// FuzzOpen tests damaged files with a corrected directory checksum, so that the reader gets past
+// FuzzOpen reads damaged files with a corrected checksum of the directory, so that the reader gets past
 // the first check.
 func FuzzOpen(f *testing.F) {
 	f.Add(written(f, sample()))
@@ -366,8 +367,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzRecords decodes arbitrary record bytes, which the chunks' checksums keep
-// FuzzOpen from reaching.
+// FuzzRecords decodes arbitrary records. FuzzOpen does not reach these because of the checksums of
+// blocks.
 func FuzzRecords(f *testing.F) {
 	for _, t := range sample().Types[:11] {
 		var e encoder

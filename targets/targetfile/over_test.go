@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// other is a target that differs from sample in each way that a delta file must express: types that
-// are new, removed, changed or moved, and entries of all tables.
+// other returns a target that differs from sample in each way that a delta file must express: new,
+// removed, changed and moved types, and entries of all tables.
 func other() *Data {
 	d := sample()
 	d.Meta = Meta{Arch: "aarch64", Release: "6.12-other"}
-	// A new type at the start: every position differs from the base's.
+	// A new type at the start, so that the index of every other type changes.
 	moved := func(r Ref) Ref {
 		if r.Position() < 0 {
 			return r
@@ -51,7 +51,7 @@ func other() *Data {
 	return d
 }
 
-// content lists everything in a file, its types in full except for their positions.
+// content lists everything in a file, including its types, but without their indices.
 func content(t *testing.T, f *File) []string {
 	t.Helper()
 	var all []string
@@ -151,7 +151,7 @@ func TestOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(raw) > 3000 {
-			t.Errorf("%s: %d bytes over the other", name, len(raw))
+			t.Errorf("%s: delta of %d bytes", name, len(raw))
 		}
 		f, err := OpenOver(raw, open(sample()))
 		if err != nil {
@@ -179,12 +179,12 @@ func TestOver(t *testing.T) {
 			}
 		}
 		if _, err := Open(raw); err == nil {
-			t.Error("a file over another opens alone")
+			t.Error("no error for opening a delta without its base")
 		}
 		if _, err := OpenOver(raw, open(other())); err == nil {
-			t.Error("a file over another opens over a third")
+			t.Error("no error for opening a delta over a different base")
 		}
-		for at := 0; at < len(raw); at += 7 { // damage is an error, never a panic
+		for at := 0; at < len(raw); at += 7 { // damage must be an error, not a panic
 			bad := slices.Clone(raw)
 			bad[at] ^= 0x55
 			if f, err := OpenOver(bad, base); err == nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The module's path changes where it is one, and nothing else does; a second renaming finds what
-// the first one made.
+// TestRename checks that the module path is changed where it is used as such, and nowhere else, and
+// that a second rename finds the paths changed by the first one.
 func TestRename(t *testing.T) {
 	root := t.TempDir()
 	const source = "package main\n\nimport (\n\t\"fmt\"\n\n\t\"btc/cmd/x\"\n)\n\n// btc/1 is a schema, /btc/cmd a file, btc/cmd a package.\n" +
@@ -24,7 +24,7 @@ func TestRename(t *testing.T) {
 	}
 	for _, path := range []string{"example.com/a/btc", "other.org/btc"} {
 		if n, err := rename(root, path); err != nil || n != 4 {
-			t.Fatalf("%d files, %v", n, err)
+			t.Fatalf("changed %d files, error = %v", n, err)
 		}
 		want := map[string]string{
 			"go.mod": "module " + path + "\n\ngo 1.26\n",
@@ -36,13 +36,13 @@ func TestRename(t *testing.T) {
 		}
 		for name, text := range want {
 			if have, _ := os.ReadFile(filepath.Join(root, name)); string(have) != text {
-				t.Errorf("%s:\n%s\nwant:\n%s", name, have, text)
+				t.Errorf("%s: got\n%s\nwant\n%s", name, have, text)
 			}
 		}
 	}
 	for _, path := range []string{"btc", "btc/x", "example.com", "example.com/ x", "../x.y/z"} {
 		if _, err := rename(root, path); err == nil {
-			t.Errorf("%q was taken", path)
+			t.Errorf("no error for %q", path)
 		}
 	}
 }

@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-// TestMaintainer: packages have a maintainer that can be written to, or they are not made.
+// TestMaintainer checks that packages are only built with the address of a maintainer.
 func TestMaintainer(t *testing.T) {
 	for given, want := range map[string]string{
 		"Ada <ada@example.org>":          "Ada <ada@example.org>",
@@ -18,9 +18,9 @@ func TestMaintainer(t *testing.T) {
 		r := release{maintainer: given}
 		switch err := r.checkMaintainer(); {
 		case want == "" && err == nil:
-			t.Errorf("%q was accepted as %q", given, r.maintainer)
+			t.Errorf("no error for %q: maintainer %q", given, r.maintainer)
 		case want != "" && (err != nil || r.maintainer != want):
-			t.Errorf("%q is %q, error %v, want %q", given, r.maintainer, err, want)
+			t.Errorf("maintainer of %q = %q, error = %v, want %q", given, r.maintainer, err, want)
 		}
 	}
 }

@@ -22,8 +22,8 @@ var references = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
 
 var ids = regexp.MustCompile(`\sid="([^"]+)"`)
 
-// TestRender renders the documents: each page has a title and can be reached from the first one,
-// and each link leads to a file and a section that the site has.
+// TestRender checks that each page of the rendered site has a title and can be reached from the first
+// one, and that each link leads to an existing file and section.
 func TestRender(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "site")
 	pages := rendered(t, out)
@@ -31,7 +31,7 @@ func TestRender(t *testing.T) {
 	to := map[string][]string{} // the pages that a page links to
 	for page, text := range pages {
 		if strings.Contains(text, "<title> ") || !strings.Contains(text, "<h1") {
-			t.Errorf("%s has no title", page)
+			t.Errorf("%s: no title", page)
 		}
 		for _, m := range references.FindAllStringSubmatch(text, -1) {
 			u, err := url.Parse(m[1])
@@ -51,7 +51,7 @@ func TestRender(t *testing.T) {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 			}
 			if !slices.Contains(sections(pages[target]), u.Fragment) {
-				t.Errorf("%s links to %s, and there is no such section", page, m[1])
+				t.Errorf("%s links to nonexistent section %s", page, m[1])
 			}
 			to[page] = append(to[page], target)
 		}
@@ -77,7 +77,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// sections are the ids in a page, and "", which is its beginning.
+// sections returns the ids in a page, and "" for its beginning.
 func sections(page string) []string {
 	all := []string{""}
 	for _, m := range ids.FindAllStringSubmatch(page, -1) {
@@ -86,7 +86,7 @@ func sections(page string) []string {
 	return all
 }
 
-// rendered renders the site and returns its pages by their path in it.
+// rendered renders the site and returns its pages by path.
 func rendered(t *testing.T, out string) map[string]string {
 	t.Helper()
 	if err := render("../..", out); err != nil {
@@ -108,8 +108,8 @@ func rendered(t *testing.T, out string) map[string]string {
 	return pages
 }
 
-// measure opens each page in a frame of a phone's size and of a desk's, and writes what is wrong:
-// pages that are wider than the frame, headings that are not shown, images that do not load.
+// measure opens each page in a frame of the size of a phone and of a desktop screen, and reports
+// problems: pages wider than the frame, headings that are not shown, images that do not load.
 const measure = `<!doctype html><body><iframe id="f" style="border:0"></iframe><pre id="out">` +
 	`</pre><script>
 const pages = PAGES, out = document.getElementById("out"), f = document.getElementById("f");
@@ -134,7 +134,7 @@ const next = () => {
 next();
 </script>`
 
-// TestBrowser opens every page in a headless browser, as wide as a phone and as a desk.
+// TestBrowser opens every page in a headless browser, at the width of a phone and of a desktop screen.
 func TestBrowser(t *testing.T) {
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -160,10 +160,10 @@ func TestBrowser(t *testing.T) {
 		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=600000", "--dump-dom", "file://"+check)
 	text, err := cmd.Output()
 	if err != nil {
-		t.Skipf("skipped: %s does not run here: %v", browser, err)
+		t.Skipf("skipped: cannot run %s: %v", browser, err)
 	}
 	if !strings.Contains(string(text), "measured ") {
-		t.Errorf("the pages were not measured:\n%s", text)
+		t.Errorf("no measurements of the pages:\n%s", text)
 	}
 	for line := range strings.Lines(string(text)) {
 		if i := strings.Index(line, "wrong: "); i >= 0 && !strings.Contains(line, `"wrong: "`) {
