@@ -21,7 +21,7 @@ const (
 
 var parseCodes = []Info{
 	{Syntax, "syntax error",
-		"The parser found something else than the language allows here; the message says what it expected. The cause is often just before the marker: a missing ';' between statements, or an unclosed bracket."},
+		"The parser found something that the language does not allow here; the message says what it expected. The cause is often just before the marker: a missing ';' between statements, or an unclosed bracket."},
 	{UnterminatedString, "unterminated string",
 		"A string ends with a double quote on the line where it begins. Add the missing quote. Write \\n for a line break and \\\" for a quote inside a string."},
 	{BadEscape, "invalid escape sequence in a string",
