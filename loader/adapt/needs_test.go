@@ -18,14 +18,14 @@ func TestNeeds(t *testing.T) {
 	}
 	yes, no := func(asm.BuiltinFunc) bool { return true }, func(asm.BuiltinFunc) bool { return false }
 	if err := Needs(m, yes); err != nil {
-		t.Errorf("refused where the kernel has it: %v", err)
+		t.Errorf("error although the kernel has it: %v", err)
 	}
 	want := "x.bt:3:2: error: 'for' over a map needs the helper bpf_for_each_map_elem (Linux 5.13), which this kernel lacks\n"
 	if err := Needs(m, no); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
+		t.Errorf("error = %v, want %s", err, want)
 	}
 	m.Needs[0].Feature = "time_travel"
 	if err := Needs(m, yes); err == nil || !strings.Contains(err.Error(), `unknown kernel feature "time_travel"`) {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 }

@@ -34,15 +34,15 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A clause is kept while it has an attach point. What happens to a missing attach point depends on
-// the script and on what is missing.
+// TestClauses checks that a clause is kept as long as it has an attach point. What happens to a missing
+// attach point depends on the script and on what is missing.
 func TestClauses(t *testing.T) {
 	for _, c := range []struct {
 		missing          string
 		usesID           bool
 		pattern, foreign bool
 		want             Absence
-		alone            string // the outcome for a clause without another attach point; "" for none
+		alone            string // result for a clause without another attach point; "" for none
 	}{
 		{"", false, false, false, Fatal, ""},
 		{"error", false, true, false, Silently, "error"},
@@ -56,18 +56,18 @@ func TestClauses(t *testing.T) {
 		m := &manifest.Manifest{}
 		clauses := Clauses{}
 		if got := clauses.Lose(p, "no f", c.pattern, c.foreign); got != c.want {
-			t.Errorf("%+v: %d", c, got)
+			t.Errorf("%+v: got %d", c, got)
 		}
 		empty, mode := clauses.Empty(m), ""
 		if len(empty) > 0 {
 			mode = empty[0].Mode
 		}
 		if mode != c.alone {
-			t.Errorf("%+v: alone %q", c, mode)
+			t.Errorf("%+v: without another attach point: %q", c, mode)
 		}
 		clauses.Keep(p)
 		if empty := clauses.Empty(m); len(empty) > 0 {
-			t.Errorf("%+v: not kept", c)
+			t.Errorf("%+v: clause not kept", c)
 		}
 	}
 }

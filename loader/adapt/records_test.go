@@ -14,19 +14,19 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// common has the lines at the start of every format file: 8 or (longer) 12 bytes.
+// common returns the lines at the start of every format file, for a header of 8 or (longer) 12 bytes.
 const (
 	common = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n" +
 		"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
 	longer = common + "\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;\n"
 )
 
-// events returns a reader of format files from their strings.
+// events returns a function that reads format files from strings.
 func events(t *testing.T, texts map[string]string) formatOf {
 	return func(group, event string) (*hostinfo.Format, error) {
 		text, ok := texts[group+":"+event]
 		if !ok {
-			t.Fatalf("nobody asked for %s:%s", group, event)
+			t.Fatalf("unexpected lookup of %s:%s", group, event)
 		}
 		return hostinfo.ParseFormat([]byte("name: " + event + "\nID: 1\nformat:\n" + text))
 	}
@@ -48,8 +48,7 @@ var (
 	u64 = &btf.Int{Name: "unsigned long", Size: 8}
 )
 
-// record is the BTF of a record: int pid at 8, unsigned long when at 16, char
-// comm[16] at 24.
+// record returns the BTF of a record: int pid at 8, unsigned long when at 16, char comm[16] at 24.
 func record(t *testing.T) *btf.Spec {
 	t.Helper()
 	char := &btf.Int{Name: "char", Size: 1, Encoding: btf.Signed}
@@ -75,14 +74,14 @@ func TestRecordTypes(t *testing.T) {
 	const same = common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;\n"
 	for _, c := range []struct {
 		name, format string
-		want         string // member@offset+size, sorted by offset; "": unchanged
+		want         string // member@offset+size, sorted by offset; "" if unchanged
 	}{
 		{"agrees", same, ""},
-		{"a field more in front", longer + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;\n",
+		{"an additional field at the start", longer + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char comm[16];\toffset:24;\tsize:16;\tsigned:0;\n",
 			"ent@0+8 pid@12+4 when@16+8 comm@24+16"},
 		{"moved and retyped", common + "\tfield:unsigned int when;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:short pid;\toffset:12;\tsize:2;\tsigned:1;\n\tfield:char comm[32];\toffset:14;\tsize:32;\tsigned:0;\n",
 			"ent@0+8 when@8+4 pid@12+2 comm@14+32"},
-		{"became data behind the record", common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] comm;\toffset:24;\tsize:4;\tsigned:0;\n",
+		{"became data after the record", common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned long when;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:__data_loc char[] comm;\toffset:24;\tsize:4;\tsigned:0;\n",
 			"ent@0+8 pid@8+4 when@16+8 __not_in_the_format_comm@24+16"},
 	} {
 		m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}, {Program: "p", Type: "struct task_struct", Path: "pid"}}}
@@ -94,7 +93,7 @@ func TestRecordTypes(t *testing.T) {
 		}
 		if c.want == "" {
 			if have != types {
-				t.Errorf("%s: the types were changed", c.name)
+				t.Errorf("%s: types changed", c.name)
 			}
 			continue
 		}
@@ -103,10 +102,10 @@ func TestRecordTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := have.TypeByName("task_struct", &task); err != nil {
-			t.Errorf("%s: the other types are gone: %v", c.name, err)
+			t.Errorf("%s: other types missing: %v", c.name, err)
 		}
 		if text := layout(s); text != c.want {
-			t.Errorf("%s: have %s\nwant %s", c.name, text, c.want)
+			t.Errorf("%s: got %s\nwant %s", c.name, text, c.want)
 		}
 	}
 }
@@ -120,19 +119,19 @@ func layout(s *btf.Struct) string {
 	return strings.Join(all, " ")
 }
 
-// The sign of a field that has another width is the format's.
+// TestRetypedSign checks that a field with another width gets its sign from the format file.
 func TestRetypedSign(t *testing.T) {
 	f := &hostinfo.FormatField{Name: "x", CType: "short", Size: 2, Signed: true}
 	if i, ok := ofSize(i32, f).(*btf.Int); !ok || i.Size != 2 || i.Encoding != btf.Signed {
-		t.Errorf("have %v", ofSize(i32, f))
+		t.Errorf("got %v", ofSize(i32, f))
 	}
 	f = &hostinfo.FormatField{Name: "x", CType: "struct timespec64", Size: 16}
 	if _, ok := ofSize(u64, f).(*btf.Array); !ok {
-		t.Errorf("an integer that became a struct is %v", ofSize(u64, f))
+		t.Errorf("integer in place of a struct = %v", ofSize(u64, f))
 	}
 }
 
-// One program cannot serve two events whose records differ.
+// TestRecordsDisagree checks that one program cannot be attached to two events with different records.
 func TestRecordsDisagree(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Type: "struct trace_event_raw_wake", Path: "pid"}}}
 	_, err := recordTypes(m, program, points("sched:wake", "sched:new"), record(t), events(t, map[string]string{
@@ -140,19 +139,19 @@ func TestRecordsDisagree(t *testing.T) {
 		"sched:new":  common + "\tfield:int pid;\toffset:12;\tsize:4;\tsigned:1;\n",
 	}))
 	if err == nil || !strings.Contains(err.Error(), "sched:wake and tracepoint:sched:new have different records") {
-		t.Errorf("have %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// Fields that no type describes are read at their old offset, or not at all.
+// TestCheckRecord checks that fields without a type are either read at their old offset or rejected.
 func TestCheckRecord(t *testing.T) {
 	const agrees = common + "\tfield:int pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:1;\n"
 	for _, c := range []struct{ name, old, new, want string }{
 		{"agrees", "", "", ""},
-		{"a field more", "offset:12", "offset:12", ""},
+		{"an additional field", "offset:12", "offset:12", ""},
 		{"moved", "offset:8;", "offset:28;", "pid is 4 bytes at byte 28, not 4 at byte 8"},
 		{"wider", "size:4;\tsigned:1;\n\tfield:char", "size:8;\tsigned:1;\n\tfield:char", "pid is 8 bytes at byte 8, not 4 at byte 8"},
-		{"the other sign", "size:4;\tsigned:1;\n\tfield:char", "size:4;\tsigned:0;\n\tfield:char", "pid is unsigned, not signed"},
+		{"a different sign", "size:4;\tsigned:1;\n\tfield:char", "size:4;\tsigned:0;\n\tfield:char", "pid is unsigned, not signed"},
 		{"renamed", "int pid;", "int tid;", "it has no field pid"},
 		{"an array has no sign", "size:16;\tsigned:1", "size:16;\tsigned:0", ""},
 		{"a longer array", "size:16", "size:32", "comm is 32 bytes at byte 12, not 16 at byte 12"},
@@ -160,7 +159,7 @@ func TestCheckRecord(t *testing.T) {
 		p := *program
 		p.Record = []manifest.RecordUse{{Name: "pid", Offset: 8, Size: 4, Sign: "signed"}, {Name: "comm", Offset: 12, Size: 16}}
 		if !strings.Contains(agrees, c.old) {
-			t.Fatalf("%s: nothing is changed", c.name)
+			t.Fatalf("%s: nothing changed", c.name)
 		}
 		format := agrees
 		if c.old != "" {
@@ -168,7 +167,7 @@ func TestCheckRecord(t *testing.T) {
 		}
 		err := checkRecord(&manifest.Manifest{}, &p, points("mod:wake"), events(t, map[string]string{"mod:wake": format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.name, err, c.want)
 		}
 	}
 }
@@ -186,10 +185,10 @@ func TestSyscallRecords(t *testing.T) {
 		want         string
 	}{
 		{"usual", common + nr("8") + arg("fd", "16", "8") + arg("nr", "24", "8"), number, ""},
-		{"texts behind (6.19)", common + nr("8") + arg("dfd", "16", "8") + arg("filename", "24", "8") + texts, number, ""},
+		{"strings after the record (6.19)", common + nr("8") + arg("dfd", "16", "8") + arg("filename", "24", "8") + texts, number, ""},
 		{"longer common part, arguments only", longer + nr("12") + arg("fd", "16", "8"), arguments, ""},
 		{"longer common part, the number", longer + nr("12") + arg("fd", "16", "8"), number, "__syscall_nr is at byte 12, not 8"},
-		{"longer common part, an object that does not say", longer + nr("12") + arg("fd", "16", "8"), nil, "__syscall_nr is at byte 12, not 8"},
+		{"longer common part, an object without the information", longer + nr("12") + arg("fd", "16", "8"), nil, "__syscall_nr is at byte 12, not 8"},
 		{"arguments moved", longer + nr("16") + arg("fd", "24", "8"), arguments, "fd is 8 bytes at byte 24, not 8 at byte 16"},
 		{"narrow arguments", common + nr("8") + arg("fd", "16", "4"), arguments, "fd is 4 bytes at byte 16"},
 	} {
@@ -198,13 +197,13 @@ func TestSyscallRecords(t *testing.T) {
 		p.Code = c.code
 		err := checkSyscallRecords(m, &p, points("syscalls:sys_enter_x"), events(t, map[string]string{"syscalls:sys_enter_x": c.format}))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: have %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.name, err, c.want)
 		}
 	}
 }
 
-// A program whose accesses are relocated needs no comparison; one without relocations, as in older
-// objects or after FixRecord, does.
+// TestRelocatedSyscallRecord checks that a program with relocated accesses needs no comparison, and
+// that one without relocations, as in older objects or after FixRecord, does.
 func TestRelocatedSyscallRecord(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Program: "p", Insn: 2, Type: "struct " + SyscallRecord + "___enter", Path: "args[0]"}}}
 	load := asm.LoadMem(asm.R0, asm.R1, 16, asm.DWord)
@@ -221,13 +220,13 @@ func TestRelocatedSyscallRecord(t *testing.T) {
 		{"another instruction", asm.Instructions{relocated, asm.LoadImm(asm.R2, 1, asm.DWord)}, false},
 	} {
 		if _, err := Tracepoint(m, program, c.insns, points("syscalls:sys_enter_x"), nil, read); (err == nil) != c.ok {
-			t.Errorf("%s: have %v", c.name, err)
+			t.Errorf("%s: error = %v", c.name, err)
 		}
 		if fixed := FixRecord(m, "p", c.insns); fixed != c.ok {
-			t.Errorf("%s: fixed: %v", c.name, fixed)
+			t.Errorf("%s: fixed = %v", c.name, fixed)
 		}
 		if _, err := Tracepoint(m, program, c.insns, points("syscalls:sys_enter_x"), nil, read); err == nil {
-			t.Errorf("%s: accepted after the relocations are gone", c.name)
+			t.Errorf("%s: no error without relocations", c.name)
 		}
 	}
 }

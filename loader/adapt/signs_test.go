@@ -11,7 +11,7 @@ import (
 	"btc/internal/manifest"
 )
 
-// field returns types in which struct s has an integer x.
+// field returns BTF in which struct s has an integer member x.
 func field(t *testing.T, size uint32, signed bool) *btf.Spec {
 	i := &btf.Int{Name: "number", Size: size}
 	if signed {
@@ -35,16 +35,16 @@ func TestSigns(t *testing.T) {
 		was, here   uint32
 		wasS, here2 bool
 		use         manifest.FieldUse
-		shift       asm.ALUOp // what the shift is afterwards
+		shift       asm.ALUOp // expected shift afterwards
 		refused     bool
 	}{
 		{"same", 4, 4, signed, unsigned, manifest.FieldUse{Kind: rightShift}, asm.ArSh, false},
-		{"wider here", 2, 4, signed, unsigned, manifest.FieldUse{Kind: rightShift}, asm.ArSh, false},
-		{"narrower and unsigned here", 4, 2, signed, unsigned, manifest.FieldUse{Kind: rightShift}, asm.RSh, false},
-		{"narrower and signed here", 4, 2, unsigned, signed, manifest.FieldUse{Kind: rightShift}, asm.ArSh, true},
+		{"wider on this kernel", 2, 4, signed, unsigned, manifest.FieldUse{Kind: rightShift}, asm.ArSh, false},
+		{"narrower and unsigned on this kernel", 4, 2, signed, unsigned, manifest.FieldUse{Kind: rightShift}, asm.RSh, false},
+		{"narrower and signed on this kernel", 4, 2, unsigned, signed, manifest.FieldUse{Kind: rightShift}, asm.ArSh, true},
 		{"compared", 4, 2, unsigned, signed, manifest.FieldUse{Kind: rightShift, Compared: true}, asm.ArSh, false},
-		{"64 bits, signed here", 8, 4, unsigned, signed, manifest.FieldUse{Kind: byteSize}, asm.ArSh, true},
-		{"64 bits, unsigned here", 8, 4, signed, unsigned, manifest.FieldUse{Kind: byteSize}, asm.ArSh, false},
+		{"64 bits, signed on this kernel", 8, 4, unsigned, signed, manifest.FieldUse{Kind: byteSize}, asm.ArSh, true},
+		{"64 bits, unsigned on this kernel", 8, 4, signed, unsigned, manifest.FieldUse{Kind: byteSize}, asm.ArSh, false},
 		{"another program", 4, 2, unsigned, signed, manifest.FieldUse{Kind: rightShift, Program: "q"}, asm.ArSh, false},
 		{"another relocation", 4, 2, unsigned, signed, manifest.FieldUse{Kind: 0}, asm.ArSh, false},
 	} {
@@ -59,7 +59,7 @@ func TestSigns(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if got := insns[0].OpCode.ALUOp(); got != c.shift {
-			t.Errorf("%s: the shift is %v", c.name, got)
+			t.Errorf("%s: shift = %v", c.name, got)
 		}
 	}
 }

@@ -61,22 +61,23 @@ func TestMissingPoints(t *testing.T) {
 	_, err := Expand(look(t), one(p), Options{})
 	var f *report.Error
 	if !errors.As(err, &f) || f.Pos.Line != 1 || !resolve.IsMissing(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 	p.Attach.Missing = "warn"
 	x, err := Expand(look(t), one(p), Options{})
 	if err != nil || len(x.Plans) != 0 || len(x.Warnings) != 2 || !strings.Contains(x.Warnings[0], "Skipping") ||
 		!strings.Contains(x.Warnings[1], "Probe has no valid attach points") {
-		t.Errorf("got %v, %+v", err, x)
+		t.Errorf("error = %v, %+v", err, x)
 	}
 	p.Attach.Missing = "ignore"
 	if x, err = Expand(look(t), one(p), Options{}); err != nil || len(x.Plans) != 0 || len(x.Warnings) != 0 {
-		t.Errorf("got %v, %+v", err, x)
+		t.Errorf("error = %v, %+v", err, x)
 	}
 }
 
-// A pattern without a match is dropped if the clause has another attach point, even a pattern.
-// missing_probes applies to a clause that has no attach point left.
+// TestPatternsWithoutMatch checks that a pattern without a match is dropped if the clause has another
+// attach point, even a pattern, and that missing_probes applies to a clause without any attach point
+// left.
 func TestPatternsWithoutMatch(t *testing.T) {
 	point := func(clause int, text, missing string) manifest.Program {
 		parts := strings.Split(text, ":")
@@ -110,7 +111,7 @@ func TestPatternsWithoutMatch(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.err) ||
 				!strings.Contains(err.Error(), "Probe has no valid attach points") ||
 				!resolve.IsMissing(err) {
-				t.Errorf("%+v: %v", tc, err)
+				t.Errorf("%+v: error = %v", tc, err)
 			}
 			continue
 		}
@@ -120,8 +121,8 @@ func TestPatternsWithoutMatch(t *testing.T) {
 	}
 }
 
-// With a list of functions, a function that is not on it needs --unsafe and causes a warning.
-// Patterns do not match dangerous functions.
+// TestTraceableFunctions checks that if there is a list of traceable functions, others need --unsafe
+// and cause a warning, and patterns do not match dangerous functions.
 func TestTraceableFunctions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "functions")
 	if err := os.WriteFile(file, []byte("vfs_read\nnvme_setup [nvme]\nrcu_note_context_switch\ndefault_idle\nvfs_read\n"), 0o600); err != nil {
@@ -131,25 +132,24 @@ func TestTraceableFunctions(t *testing.T) {
 		p := &manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:" + name, Name: name}}
 		x := &expander{opts: Options{Functions: file}}
 		if err := x.CheckFunction(p); (err != nil) != unsafe || unsafe && !resolve.IsMissing(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error = %v", name, err)
 		}
 		x.opts.Unsafe = true
 		if err := x.CheckFunction(p); err != nil || len(x.warnings) > 0 != unsafe {
-			t.Errorf("%s, unsafe: %v, %v", name, err, x.warnings)
+			t.Errorf("%s with --unsafe: error = %v, warnings = %v", name, err, x.warnings)
 		}
 	}
 	x := &expander{opts: Options{Functions: file}}
 	if all, err := x.Functions(); err != nil || len(all) != 5 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("functions %v, error = %v", all, err)
 	}
 	star := manifest.Attach{Name: "*"}
 	if all := resolve.Matching(x.functions, &star); len(all) != 2 || !all[1].Several {
-		t.Errorf("%+v", all)
+		t.Errorf("functions = %+v", all)
 	}
 }
 
-// needTracepoints skips the test if this user cannot see tracepoints, to which patterns would
-// expand.
+// needTracepoints skips the test if this user cannot list tracepoints, to which patterns would expand.
 func needTracepoints(t *testing.T) {
 	t.Helper()
 	dir, err := hostinfo.Tracefs()
@@ -161,7 +161,8 @@ func needTracepoints(t *testing.T) {
 	}
 }
 
-// The script's limits: attach sites of all patterns together, and programs.
+// TestLimits checks the limits of the script: on attach sites of all patterns together, and on
+// programs.
 func TestLimits(t *testing.T) {
 	needTracepoints(t)
 	for key, want := range map[string]string{"max_probes": "exceeds the current limit of 2 probes", "max_bpf_progs": "BPF programs, which exceeds the current limit of 2"} {
@@ -176,7 +177,7 @@ func TestLimits(t *testing.T) {
 		m.Config.Other = map[string]string{key: "2"}
 		_, err := Expand(look(t), m, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("%s: error = %v", key, err)
 		}
 	}
 }
@@ -185,12 +186,12 @@ func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 	p := manifest.Program{Kind: "iter", Attach: manifest.Attach{Text: "iter:bpf_map", Name: "bpf_map"}}
 	if _, err := Expand(look(t), one(p), Options{PIDs: []int{1}}); err == nil ||
 		!strings.Contains(err.Error(), "-p cannot be used") {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// Each match of a program that uses its attach point's number gets a program of its own, shared
-// with matches of the same name.
+// TestNumbers checks that each match of a program that uses the number of its attach point gets a
+// program of its own, shared by matches with the same name.
 func TestNumbers(t *testing.T) {
 	e := &Expansion{Probes: map[int]string{}, Plans: []resolve.Plan{
 		{
@@ -213,19 +214,20 @@ func TestNumbers(t *testing.T) {
 	)
 	e.number()
 	if first, later := e.Plans[0].Matches[2].ID, e.Plans[3].Matches[1].ID; first != later {
-		t.Errorf("one name has the numbers %d and %d", first, later)
+		t.Errorf("same name with numbers %d and %d", first, later)
 	}
 	if u := e.Plans[4].Matches; u[0].ID == u[1].ID || u[0].ID&0xfffff != u[1].ID&0xfffff {
-		t.Errorf("two places of a usdt: numbers %#x and %#x", u[0].ID, u[1].ID)
+		t.Errorf("two locations of a USDT probe: numbers %#x and %#x", u[0].ID, u[1].ID)
 	}
 	for id, want := range map[int]string{0: "a", 5: "b", 6: "c", 1: "d", 2: "f", 7: "g", 3: "h", 4: "u"} {
 		if e.Probes[id] != want {
-			t.Errorf("%d is %q, want %q", id, e.Probes[id], want)
+			t.Errorf("name of %d = %q, want %q", id, e.Probes[id], want)
 		}
 	}
 }
 
-// Kprobes and uprobes are attached in reverse order, the others in the order of the script.
+// TestOrder checks that kprobes and uprobes are attached in reverse order, other probes in the order of
+// the script.
 func TestOrder(t *testing.T) {
 	e := &Expansion{Plans: []resolve.Plan{
 		{Prog: &manifest.Program{Name: "a", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "b", Kind: "tracepoint"}},
@@ -239,7 +241,7 @@ func TestOrder(t *testing.T) {
 		got += e.Plans[i].Prog.Name
 	}
 	if got != "dabe" {
-		t.Errorf("got %s", got)
+		t.Errorf("order = %s", got)
 	}
 }
 
@@ -269,7 +271,8 @@ func counted(t *testing.T, typ ebpf.ProgramType, at ebpf.AttachType) (*ebpf.Prog
 	}
 }
 
-// attached expands and attaches one attach point, and returns the counter of its runs.
+// attached expands and attaches one attach point, and returns a function that returns the number of
+// runs.
 func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) func() uint64 {
 	t.Helper()
 	links, count := linked(t, p, typ, opts)
@@ -277,7 +280,7 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 	return count
 }
 
-// linked is attached without the cleanup.
+// linked is like attached, but leaves closing the links to the caller.
 func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) ([]io.Closer, func() uint64) {
 	t.Helper()
 	h := look(t)
@@ -297,7 +300,7 @@ func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options
 		t.Fatal(err)
 	}
 	if made.Probes(plan) != len(plan.Matches) {
-		t.Errorf("%d probes of %d", made.Probes(plan), len(plan.Matches))
+		t.Errorf("attached %d of %d probes", made.Probes(plan), len(plan.Matches))
 	}
 	return made.Links, count
 }
@@ -319,12 +322,12 @@ func TestTracepoint(t *testing.T) {
 			getpriority()
 		}
 		if n := count() - before; n < 5 {
-			t.Errorf("%s: counted %d calls of 5", name, n)
+			t.Errorf("%s: counted %d calls, want 5", name, n)
 		}
 	}
 }
 
-// After Detach no program runs, even if links are still to be closed.
+// TestDetach checks that no program runs after Detach, even if links are not closed yet.
 func TestDetach(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -349,14 +352,14 @@ func TestDetach(t *testing.T) {
 	before := count()
 	getpriority()
 	if count() == before {
-		t.Error("the program does not run")
+		t.Error("program does not run")
 	}
 	free := Detach(links)
 	defer free()
 	before = count()
 	getpriority()
 	if n := count() - before; n != 0 {
-		t.Errorf("the program ran %d times after its end", n)
+		t.Errorf("program ran %d times after Detach", n)
 	}
 }
 
@@ -364,7 +367,7 @@ func TestUprobe(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
 	}
-	// A copy of a program that we own keeps other processes out of the count.
+	// A copy of a program, so that other processes are not counted.
 	sh, err := exec.LookPath("getent")
 	if err != nil {
 		t.Skip("skipped: no getent")
@@ -399,11 +402,11 @@ func TestUprobe(t *testing.T) {
 		exec.Command(path, "--version").Run()
 	}
 	if n := count(); n != 3 {
-		t.Errorf("counted %d starts of 3", n)
+		t.Errorf("counted %d starts, want 3", n)
 	}
 }
 
-// The first byte of a file that contains only code can be probed.
+// TestFirstByte checks that the first byte of a file that contains only code can be probed.
 func TestFirstByte(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
@@ -420,8 +423,8 @@ func TestFirstByte(t *testing.T) {
 	)
 }
 
-// If a pattern was expanded by the compiler and none of its functions exists here, the error says
-// so.
+// TestExpandedForAnotherKernel checks the error for a pattern that was expanded by the compiler if none
+// of its functions exists on this kernel.
 func TestExpandedForAnotherKernel(t *testing.T) {
 	p := manifest.Program{
 		Kind:   "uprobe",
@@ -434,7 +437,7 @@ func TestExpandedForAnotherKernel(t *testing.T) {
 	_, err := Expand(look(t), m, Options{})
 	var f *report.Error
 	if !errors.As(err, &f) || !strings.Contains(f.Hint, "Linux 6.12.1") || !strings.Contains(f.Hint, "--target") {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
@@ -447,7 +450,7 @@ func TestNoFunctionAtAddress(t *testing.T) {
 	)
 	if !resolve.IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") ||
 		!strings.Contains(err.Error(), "0x1000") {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
@@ -470,8 +473,8 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// A list is bisected until the refused functions are isolated.
-func TestHalve(t *testing.T) {
+// TestBisect checks that a list of functions is bisected until the rejected ones are isolated.
+func TestBisect(t *testing.T) {
 	var names, used, refused []string
 	for i := range 100 {
 		names = append(names, fmt.Sprint(i))
@@ -489,15 +492,15 @@ func TestHalve(t *testing.T) {
 		return nil
 	}, func(n string) { refused = append(refused, n) })
 	if err != nil || len(used) != 97 || strings.Join(refused, " ") != "7 8 99" || calls > 40 {
-		t.Errorf("%v, %d used, refused %v, %d calls", err, len(used), refused, calls)
+		t.Errorf("error = %v, %d used, rejected %v, %d calls", err, len(used), refused, calls)
 	}
 	err = bisect(names, func(part []string) error { return unix.EPERM }, func(string) { t.Error("refused") })
 	if !errors.Is(err, unix.EPERM) {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// A function that exists but that the kernel refuses to probe is not reported as missing.
+// TestKprobeError checks that a function that exists, but cannot be probed, is not reported as missing.
 func TestKprobeError(t *testing.T) {
 	if k, err := kallsyms(); err != nil || len(k.Find("vfs_read")) == 0 {
 		t.Skip("skipped: the kernel's functions cannot be listed")
@@ -519,7 +522,7 @@ func TestKprobeError(t *testing.T) {
 	} {
 		err := kprobeError(probe.Kprobe, &resolve.Match{Group: "vmlinux", Name: c.name, Offset: c.offset}, c.err)
 		if resolve.IsMissing(err) != c.missing || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s+%d, %v: %v", c.name, c.offset, c.err, err)
+			t.Errorf("%s+%d, %v: error = %v", c.name, c.offset, c.err, err)
 		}
 	}
 }

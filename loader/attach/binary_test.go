@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// The test program, started again as a traced process: it enters the root directory it is given,
-// says so, and waits until its input ends. (It enters by itself because a program built with the
-// race detector needs libraries when it starts.)
+// init turns the test program, when it is started again, into a traced process: it changes to the given
+// root directory, reports this, and waits for the end of its input. (It changes the root directory
+// itself because a program built with the race detector needs libraries to start.)
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != "waits-in" {
 		return
@@ -26,7 +26,8 @@ func init() {
 	os.Exit(0)
 }
 
-// A path in a process with its own root directory is resolved there, including symbolic links.
+// TestFilesOfAnotherRoot checks that a path in a process with its own root directory is resolved in
+// that directory, including symbolic links.
 func TestFilesOfAnotherRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: no chroot(2)")
@@ -68,15 +69,15 @@ func TestFilesOfAnotherRoot(t *testing.T) {
 	defer cmd.Wait()
 	defer in.Close()
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		t.Fatalf("the process did not enter its root directory: %v", err)
+		t.Fatalf("process did not change its root directory: %v", err)
 	}
 	for _, name := range []string{"/bin/program", "/etc/absolute", "/etc/up"} {
 		paths, err := findBinaries(name, cmd.Process.Pid)
 		if err != nil || len(paths) != 1 || paths[0] != filepath.Join(root, "bin/program") {
-			t.Errorf("%s is %v, %v", name, paths, err)
+			t.Errorf("paths of %s = %v, %v", name, paths, err)
 		}
 	}
 	if paths, err := findBinaries("/etc/out", cmd.Process.Pid); err == nil {
-		t.Errorf("a link out of the root directory leads to %v", paths)
+		t.Errorf("link followed out of the root directory: %v", paths)
 	}
 }

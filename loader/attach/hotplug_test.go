@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Events follow the CPUs: a CPU that comes online gets an event, and one that was offline gets a
-// new one.
+// TestHotplug checks that events follow the CPUs: a CPU that comes online gets an event, and one that
+// was offline gets a new one.
 func TestHotplug(t *testing.T) {
 	opened := map[int]int{}
 	var refuse error
@@ -44,16 +44,16 @@ func TestHotplug(t *testing.T) {
 	check("CPU 2 away and back", []int{0, 1, 2}, []int{2}, map[int]int{0: 1, 1: 2, 2: 2})
 	refuse = unix.ENODEV
 	if err := p.follow([]int{0, 1, 2, 3}, nil); err != nil {
-		t.Errorf("gone already: %v", err)
+		t.Errorf("CPU offline again: error = %v", err)
 	}
 	refuse = unix.EMFILE
 	if err := p.follow([]int{0, 1, 2, 3}, nil); !errors.Is(err, unix.EMFILE) {
-		t.Errorf("refused: %v", err)
+		t.Errorf("open fails: error = %v", err)
 	}
 	refuse = nil
 	p.Close()
 	if err := p.follow([]int{0}, nil); err != nil || len(p.fds) != 0 {
-		t.Error("events after the end")
+		t.Error("events left after Close")
 	}
 	one, err := openPerCPU([]int{0, 1}, true, open)
 	if err != nil {
@@ -62,12 +62,12 @@ func TestHotplug(t *testing.T) {
 	p, opened = one.(*perCPU), map[int]int{}
 	p.follow([]int{1}, nil)
 	if len(p.fds) != 1 || opened[1] != 1 {
-		t.Errorf("the first CPU away: events on %v", p.fds)
+		t.Errorf("first CPU offline: events on %v", p.fds)
 	}
 	h := NewHotplug([]io.Closer{fds{}, p}, []int{0})
 	defer h.Close()
 	if h == nil || len(h.links) != 1 || NewHotplug([]io.Closer{fds{}}, nil) != nil {
-		t.Error("the wrong links are followed")
+		t.Error("wrong links are updated")
 	}
 	if err := h.Check(); err != nil || len(h.online) == 0 {
 		t.Error(err)
@@ -80,7 +80,7 @@ func TestOfflineCPU(t *testing.T) {
 		"online@/devices/system/cpu/cpu1\x00": -1, "offline@/devices/system/memory/memory1": -1, "": -1, "offline@/devices/system/cpu/cpu": -1,
 	} {
 		if cpu, ok := offlineCPU([]byte(text)); ok != (want >= 0) || ok && cpu != want {
-			t.Errorf("%q: %d, %v", text, cpu, ok)
+			t.Errorf("%q: CPU %d, %v", text, cpu, ok)
 		}
 	}
 }

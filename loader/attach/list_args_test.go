@@ -33,7 +33,7 @@ func TestDeclare(t *testing.T) {
 	var loop btf.Pointer
 	loop.Target = &loop
 	if got := Declare(&loop, ""); !strings.Contains(got, "...") {
-		t.Errorf("a pointer to itself: %q", got)
+		t.Errorf("self-referential pointer: %q", got)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestList(t *testing.T) {
 	} {
 		have, err := List(h, c.pattern, Options{})
 		if err != nil || !slices.Equal(have, c.want) {
-			t.Errorf("%s: %q, error %v; want %q", c.pattern, have, err, c.want)
+			t.Errorf("%s: list %q, error = %v; want %q", c.pattern, have, err, c.want)
 		}
 	}
 	for pattern, want := range map[string]string{
@@ -32,17 +32,17 @@ func TestList(t *testing.T) {
 		"usdt:nofile":          "needs -p",
 	} {
 		if _, err := List(h, pattern, Options{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", pattern, err, want)
+			t.Errorf("%s: error = %v, want %q", pattern, err, want)
 		}
 	}
 }
 
 func TestListTracepoints(t *testing.T) {
 	if dir, err := hostinfo.Tracefs(); err != nil || !canTrace(dir, "sched", "sched_switch") {
-		t.Skip("skipped: tracefs cannot be read here")
+		t.Skip("skipped: cannot read tracefs")
 	}
 	have, err := List(look(t), "t:sched:sched_swi*", Options{})
 	if err != nil || !slices.Equal(have, []string{"tracepoint:sched:sched_switch"}) {
-		t.Errorf("%q, error %v", have, err)
+		t.Errorf("list %q, error = %v", have, err)
 	}
 }

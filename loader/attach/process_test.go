@@ -16,8 +16,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Each process has its own sites in the files that it maps; forks share the sites in all files; and
-// the kinds that the script calls begin or interval are not filtered.
+// TestSitesOfProcesses checks that each process has its own sites in the files that it maps, that forks
+// share the sites in all files, and that the kinds begin and interval are not filtered.
 func TestSitesOfProcesses(t *testing.T) {
 	cmd := exec.Command("sleep", "100")
 	if err := cmd.Start(); err != nil {
@@ -46,7 +46,7 @@ func TestSitesOfProcesses(t *testing.T) {
 	for _, tc := range []struct {
 		p        manifest.Program
 		opts     Options
-		pids     []int // of the sites
+		pids     []int // process of each site
 		programs int
 		filtered bool
 	}{
@@ -64,7 +64,7 @@ func TestSitesOfProcesses(t *testing.T) {
 		what := fmt.Sprintf("%s with %+v", tc.p.Kind, tc.opts)
 		e, err := Expand(look(t), one(tc.p), tc.opts)
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: error = %v", what, err)
 			continue
 		}
 		e.Close()
@@ -74,18 +74,19 @@ func TestSitesOfProcesses(t *testing.T) {
 			pids = append(pids, m.PID)
 		}
 		if fmt.Sprint(pids) != fmt.Sprint(tc.pids) {
-			t.Errorf("%s: sites of the processes %v, want %v", what, pids, tc.pids)
+			t.Errorf("%s: sites in processes %v, want %v", what, pids, tc.pids)
 		}
 		if n := plan.NumPrograms(); n != tc.programs {
 			t.Errorf("%s: %d programs, want %d", what, n, tc.programs)
 		}
 		if plan.Filtered != tc.filtered {
-			t.Errorf("%s: filtered: %v", what, plan.Filtered)
+			t.Errorf("%s: filtered = %v", what, plan.Filtered)
 		}
 	}
 }
 
-// A process that lacks what a probe names is skipped, with a warning, if another process has it.
+// TestProcessWithoutSite checks that a process without the target of a probe is skipped with a warning
+// if another process has it.
 func TestProcessWithoutSite(t *testing.T) {
 	x := &expander{opts: Options{PIDs: []int{1, 2, 3}}}
 	find := func(p *manifest.Program) (resolve.Plan, error) {
@@ -105,12 +106,12 @@ func TestProcessWithoutSite(t *testing.T) {
 	}
 	x.opts.PIDs = []int{1, 3}
 	if _, err := x.ofProcesses(&manifest.Program{}, find); !resolve.IsMissing(err) {
-		t.Errorf("in no process: %v", err)
+		t.Errorf("target in no process: error = %v", err)
 	}
 }
 
-// Iterators are refused if the task in whose context the program runs is unrelated to the visited
-// objects.
+// TestFiltersOfIterators checks that filters are rejected for iterators whose programs run in a task
+// unrelated to the visited objects.
 func TestFiltersOfIterators(t *testing.T) {
 	for _, tc := range []struct {
 		opts Options
@@ -124,16 +125,17 @@ func TestFiltersOfIterators(t *testing.T) {
 	} {
 		err := tc.opts.checkIterator(tc.kind)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v, %s: %v", tc.opts, tc.kind, err)
+			t.Errorf("%+v, %s: error = %v", tc.opts, tc.kind, err)
 		}
 	}
 }
 
-// User-space addresses cannot be watched in processes that do not exist yet.
+// TestWatchpointFollowsNothing checks that watchpoints on user-space addresses are rejected for
+// processes that do not exist yet.
 func TestWatchpointFollowsNothing(t *testing.T) {
 	plan := &resolve.Plan{Prog: &manifest.Program{Kind: probe.Watchpoint, Attach: manifest.Attach{Addr: 0x1000, Len: 8}}}
 	_, err := attachWatchpoint(plan, &resolve.Match{}, nil, Options{PIDs: []int{1}, Follow: true}, &host.Host{})
 	if err == nil || !strings.Contains(err.Error(), "--follow-forks with -p cannot watch") {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 }

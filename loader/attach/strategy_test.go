@@ -9,8 +9,8 @@ import (
 	"btc/loader/resolve"
 )
 
-// Programs that cannot use a record as their context, and programs of few tracepoints, keep the
-// kernel's tracepoint.
+// TestWorthSharing checks that the kernel's tracepoint is used for programs that cannot use a record as
+// their context, and if there are only few tracepoints.
 func TestWorthSharing(t *testing.T) {
 	shares, keeps := &manifest.Code{Share: true}, &manifest.Code{}
 	many := make([]resolve.Match, sharedFrom)
@@ -49,12 +49,12 @@ func TestWorthSharing(t *testing.T) {
 		plans = append(plans, resolve.Plan{Prog: &manifest.Program{Kind: "tracepoint", Code: shares}, Matches: many})
 	}
 	if worthSharing(plans, "sys_enter") {
-		t.Error("too many programs share a raw tracepoint")
+		t.Error("too many programs on a raw tracepoint")
 	}
 }
 
-// A system call without a number in our table keeps a tracepoint of its own, and so does the other
-// direction.
+// TestSplitCalls checks that a system call whose number is not in our table keeps its own tracepoint,
+// as do calls in the other direction.
 func TestSplitCalls(t *testing.T) {
 	plans := splitCalls([]resolve.Plan{{Prog: &manifest.Program{Kind: "tracepoint"}, Matches: []resolve.Match{
 		{
@@ -66,11 +66,12 @@ func TestSplitCalls(t *testing.T) {
 		len(plans[0].Matches) != 1 ||
 		len(plans[1].Matches) != 3 ||
 		plans[1].Strategy != resolve.Single {
-		t.Errorf("got %+v", plans)
+		t.Errorf("plans = %+v", plans)
 	}
 }
 
-// One link can have many sites only if the program can get the number of its attach point from it.
+// TestNumbersByLink checks that one link is used for many sites only if the program can get the number
+// of its attach point from it.
 func TestNumbersByLink(t *testing.T) {
 	for _, c := range []struct {
 		p    manifest.Program
@@ -93,7 +94,7 @@ func TestDynamicEvents(t *testing.T) {
 	)
 	for _, want := range []string{"mine/sched_switch", "k/ret", "synthetic/lat", "events/user_e"} {
 		if !got[want] {
-			t.Errorf("no %s in %v", want, got)
+			t.Errorf("%s not found in %v", want, got)
 		}
 	}
 }

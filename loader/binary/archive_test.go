@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// archive is one with a stored and a compressed member.
+// archive returns an archive with a stored and a compressed member.
 func archive(t testing.TB, content []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -42,7 +42,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(content, []byte("\x7fELF")) {
-		t.Skip("skipped: programs are no ELF files here")
+		t.Skip("skipped: programs on this system are not ELF files")
 	}
 	data := archive(t, content)
 	f, err := New(bytes.NewReader(data), int64(len(data)), "lib/prog", true)
@@ -50,18 +50,18 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.Section(".text") == nil || !bytes.HasPrefix(data[f.Offset:], content) {
-		t.Errorf("the program is not at %d", f.Offset)
+		t.Errorf("program not found at %d", f.Offset)
 	}
 	for member, want := range map[string]string{"lib/packed": "is compressed", "none": "no member none"} {
 		if _, err := New(bytes.NewReader(data), int64(len(data)), member, true); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", member, err)
+			t.Errorf("%s: error = %v", member, err)
 		}
 	}
 	if _, err := New(bytes.NewReader(content), int64(len(content)), "x", true); err == nil || !strings.Contains(err.Error(), "not a valid zip file") {
-		t.Errorf("no archive: %v", err)
+		t.Errorf("not an archive: error = %v", err)
 	}
 	if archive, member, inside := Member("/a/b.apk!/lib/c.so"); archive != "/a/b.apk" || member != "lib/c.so" || !inside {
-		t.Errorf("%s, %s, %t", archive, member, inside)
+		t.Errorf("Member = %s, %s, %t", archive, member, inside)
 	}
 }
 

@@ -13,10 +13,10 @@ func TestLibrariesByName(t *testing.T) {
 	for _, name := range []string{"libc.so.6", "libc"} {
 		path, ok := Library(name)
 		if !ok {
-			t.Skip("skipped: no C library here")
+			t.Skip("skipped: C library not found")
 		}
 		if !strings.HasPrefix(filepath.Base(path), "libc.so") || !IsELF(path) {
-			t.Errorf("%s is %s", name, path)
+			t.Errorf("path of %s = %s", name, path)
 		}
 	}
 	if path, ok := Library("libnothing_like_this"); ok {
@@ -24,7 +24,7 @@ func TestLibrariesByName(t *testing.T) {
 	}
 }
 
-// Any bytes in the dynamic linker's cache yield entries or nothing.
+// FuzzLdCache checks that any contents of the dynamic linker's cache give valid entries or none.
 func FuzzLdCache(f *testing.F) {
 	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
 		f.Add(b[:min(len(b), 4096)])

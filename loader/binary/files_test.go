@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFilesIsGlob compares with the standard library's expansion.
+// TestFilesIsGlob compares Files with filepath.Glob.
 func TestFilesIsGlob(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"a/x.so", "a/y.so", "b/x.so", "b/c/x.so", "x.so", ".hidden"} {
@@ -37,12 +37,12 @@ func TestFilesIsGlob(t *testing.T) {
 			slices.Sort(want)
 			have, err := Files(pattern)
 			if slices.Sort(have); err != nil || !slices.Equal(have, slices.Compact(want)) && len(have)+len(want) > 0 {
-				t.Errorf("%s: %v, %v; want %v", pattern, have, err, want)
+				t.Errorf("Files(%s) = %v, %v; want %v", pattern, have, err, want)
 			}
 		}
 	}
 	if _, err := Files("[a"); err == nil {
-		t.Error("a pattern that is not one was accepted")
+		t.Error("no error for an invalid pattern")
 	}
 }
 
@@ -54,9 +54,9 @@ func TestFilesIsBounded(t *testing.T) {
 		}
 	}
 	if all, err := files(dir+"/*/*", 6); err != nil || len(all) != 3 {
-		t.Errorf("6 entries of 6: %v, %v", all, err)
+		t.Errorf("6 entries with limit 6: %v, %v", all, err)
 	}
 	if _, err := files(dir+"/*/*", 5); err == nil {
-		t.Error("6 entries of at most 5 were visited")
+		t.Error("no error for 6 entries with limit 5")
 	}
 }

@@ -29,7 +29,7 @@ func TestLengthX86(t *testing.T) {
 		"b878563412":                       5,
 		"e800000000":                       5,
 		"f30f1efa":                         4, // endbr64
-		"0f1f8400000000000":                0, // half a byte is none
+		"0f1f8400000000000":                0, // incomplete byte
 		"0f1f840000000000":                 8, // nopl 0x0(%rax,%rax,1)
 		"662e0f1f840000000000":             10,
 		"48a1efcdab8967452301":             10, // movabs 0x…,%rax
@@ -51,11 +51,11 @@ func TestLengthX86(t *testing.T) {
 		"8fe97812c0":                       5, // llwpcb, XOP
 		"660f3a0fc108":                     6, // palignr
 		"0f38f00424":                       5, // movbe
-		"660f78c10408":                     6, // extrq $8,$4,%xmm1: the immediates are no SIB
+		"660f78c10408":                     6, // extrq $8,$4,%xmm1: immediates, not a SIB
 		"f20f78ca0510":                     6, // insertq $16,$5,%xmm2,%xmm1
 		"f30fa7c8":                         4, // rep xcryptecb, PadLock
 		"06":                               0,
-		"48":                               0, // cut off
+		"48":                               0, // truncated
 		"e80000":                           0,
 		"66666666666666666666666666666690": 0, // more than 15 bytes
 	} {
@@ -64,7 +64,7 @@ func TestLengthX86(t *testing.T) {
 			continue
 		}
 		if got := lengthX86(code); got != want {
-			t.Errorf("%s: %d, want %d", text, got, want)
+			t.Errorf("length of %s = %d, want %d", text, got, want)
 		}
 	}
 }
@@ -73,29 +73,30 @@ func TestAtInstruction(t *testing.T) {
 	code := []byte{0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3}
 	for off, want := range map[uint64]bool{0: true, 1: true, 2: false, 3: false, 4: true, 5: true} {
 		if got, err := AtInstruction(elf.EM_X86_64, code, off); got != want || err != nil {
-			t.Errorf("%d: %v, %v", off, got, err)
+			t.Errorf("offset %d: %v, %v", off, got, err)
 		}
 	}
 	if _, err := AtInstruction(elf.EM_X86_64, code, 9); err == nil {
-		t.Error("behind the end")
+		t.Error("no error for an offset after the end")
 	}
 	if _, err := AtInstruction(elf.EM_X86_64, []byte{0x06, 0x90}, 1); err == nil {
-		t.Error("no code")
+		t.Error("no error without code")
 	}
 	for off, want := range map[uint64]bool{0: true, 2: false, 3: false, 8: true} {
 		if got, _ := AtInstruction(elf.EM_AARCH64, nil, off); got != want {
-			t.Errorf("arm64, %d: %v", off, got)
+			t.Errorf("arm64, offset %d: %v", off, got)
 		}
 	}
 }
 
-// Lengths are those of a disassembler, for all code of some programs.
+// TestLengthsOfPrograms compares the lengths with those of a disassembler, for all code of some
+// programs.
 func TestLengthsOfPrograms(t *testing.T) {
 	if _, err := exec.LookPath("objdump"); err != nil {
 		t.Skip("skipped: ", err)
 	}
 	if runtime.GOARCH != "amd64" {
-		t.Skip("skipped: programs of this machine have other instructions")
+		t.Skip("skipped: programs of this machine are not x86")
 	}
 	for _, path := range []string{"/bin/bash", "/lib/x86_64-linux-gnu/libc.so.6"} {
 		f, err := elf.Open(path)
@@ -141,7 +142,7 @@ func TestLengthsOfPrograms(t *testing.T) {
 		}
 		cmd.Wait()
 		if seen < 1000 {
-			t.Errorf("%s: %d instructions", path, seen)
+			t.Errorf("%s: only %d instructions", path, seen)
 		}
 		t.Logf("%s: %d instructions", path, seen)
 	}
@@ -152,23 +153,23 @@ func FuzzLengthX86(f *testing.F) {
 	f.Fuzz(func(t *testing.T, code []byte) {
 		n := lengthX86(code)
 		if n > len(code) || n > maxX86 {
-			t.Fatalf("%d of %d bytes", n, len(code))
+			t.Fatalf("length %d of %d bytes", n, len(code))
 		}
 		if n > 0 && lengthX86(append(bytes.Clone(code[:n]), 0xff, 0xff)) != n {
-			t.Fatal("what follows counts")
+			t.Fatal("length depends on the bytes after the instruction")
 		}
 	})
 }
 
-// TestRISCV walks over compressed instructions and those of 32 bits.
+// TestRISCV checks boundaries of compressed and of 32-bit instructions.
 func TestRISCV(t *testing.T) {
 	code, _ := hex.DecodeString("1141" + "13050500" + "8280") // addi sp,sp,-16; mv a0,a0; ret
 	for off, want := range map[uint64]bool{0: true, 2: true, 4: false, 6: true, 8: true} {
 		if got, err := AtInstruction(elf.EM_RISCV, code, off); got != want || err != nil {
-			t.Errorf("%d: %v, %v", off, got, err)
+			t.Errorf("offset %d: %v, %v", off, got, err)
 		}
 	}
 	if _, err := AtInstruction(elf.EM_RISCV, []byte{0x13, 5, 5}, 4); err == nil {
-		t.Error("an instruction that is cut off has a length")
+		t.Error("truncated instruction has a length")
 	}
 }

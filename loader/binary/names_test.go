@@ -21,7 +21,7 @@ func TestNamesOfCPP(t *testing.T) {
 		{"ns::f()", "_ZN2ns1fEv", true},
 	} {
 		if got := MatchesCPP(c.pattern, c.symbol); got != c.want {
-			t.Errorf("%s %s: %v", c.pattern, c.symbol, got)
+			t.Errorf("%s matches %s: %v", c.pattern, c.symbol, got)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func checkAll(t *testing.T, entries []Entry, n int) {
 		seen[k] = true
 		for cpu, v := range e.Values {
 			if got := binary.NativeEndian.Uint64(v); got != uint64(k)*3+uint64(cpu) {
-				t.Errorf("key %d, CPU %d: %d", k, cpu, got)
+				t.Errorf("key %d on CPU %d: value %d", k, cpu, got)
 			}
 		}
 	}
@@ -114,9 +114,10 @@ func jhash(key uint32) uint32 {
 	return c
 }
 
-// A bucket with more elements than fit in the first batch is read completely.
+// TestLargeBucket checks that a bucket with more elements than fit in the first batch is read
+// completely.
 func TestLargeBucket(t *testing.T) {
-	const entries, valueSize = 64, 16 << 10 // the first batch has room for 16
+	const entries, valueSize = 64, 16 << 10 // the first batch holds 16
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: valueSize, MaxEntries: entries, Flags: unix.BPF_F_ZERO_SEED})
 	if err != nil {
 		t.Skip("skipped: cannot make BPF maps here: ", err)
@@ -135,7 +136,7 @@ func TestLargeBucket(t *testing.T) {
 	x := &Map{FD: m.FD(), KeySize: 4, ValueSize: valueSize, MaxEntries: entries, CPUs: ebpf.MustPossibleCPU()}
 	seen := map[string]bool{}
 	if _, err := x.batches(false, func(e Entry) { seen[string(e.Key)] = true }); err != nil || len(seen) != n {
-		t.Errorf("%d of %d elements, %v", len(seen), n, err)
+		t.Errorf("read %d of %d elements, error = %v", len(seen), n, err)
 	}
 }
 
@@ -145,16 +146,16 @@ func TestLookupAndZero(t *testing.T) {
 	key := binary.NativeEndian.AppendUint32(nil, 2)
 	e, ok, err := raw.Lookup(key)
 	if err != nil || !ok || binary.NativeEndian.Uint64(e.Values[0]) != 6 {
-		t.Errorf("got %v, %v, %v", e, ok, err)
+		t.Errorf("Lookup = %v, %v, %v", e, ok, err)
 	}
 	if err := raw.Zero(key); err != nil {
 		t.Fatal(err)
 	}
 	if e, _, _ := raw.Lookup(key); binary.NativeEndian.Uint64(e.Values[0]) != 0 {
-		t.Errorf("not zero: %v", e)
+		t.Errorf("not zeroed: %v", e)
 	}
 	if _, ok, err := raw.Lookup(binary.NativeEndian.AppendUint32(nil, 9)); ok || err != nil {
-		t.Errorf("a key that is not there: %v, %v", ok, err)
+		t.Errorf("missing key: %v, %v", ok, err)
 	}
 }
 
@@ -165,23 +166,23 @@ func TestInsertZero(t *testing.T) {
 	for _, c := range []struct {
 		key  uint32
 		made bool
-	}{{2, false}, {7, true}, {7, false}, {8, false}} { // the last one finds the map full
+	}{{2, false}, {7, true}, {7, false}, {8, false}} { // the map is full for the last one
 		if made, err := raw.InsertZero(key(c.key)); made != c.made || err != nil {
 			t.Errorf("key %d: %v, %v", c.key, made, err)
 		}
 	}
 	if e, ok, _ := raw.Lookup(key(2)); !ok || binary.NativeEndian.Uint64(e.Values[0]) != 6 {
-		t.Errorf("an element that was there: %v", e)
+		t.Errorf("existing element: %v", e)
 	}
 	if e, ok, _ := raw.Lookup(key(7)); !ok || binary.NativeEndian.Uint64(e.Values[0]) != 0 {
-		t.Errorf("a new element: %v, %v", e, ok)
+		t.Errorf("new element: %v, %v", e, ok)
 	}
 }
 
-// A new map is empty, and remains so when it is drained.
+// TestEmpty checks that a new map is empty and can be drained.
 func TestEmpty(t *testing.T) {
 	_, raw := open(t, ebpf.Hash, 10)
 	if all, err := raw.Drain(); err != nil || len(all) != 0 {
-		t.Errorf("got %v, %v", all, err)
+		t.Errorf("Entries = %v, %v", all, err)
 	}
 }

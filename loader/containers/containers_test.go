@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// id returns an ID of 64 digits with a prefix.
+// id returns an ID of 64 digits that begins with text.
 func id(text string) string { return text + strings.Repeat("0", idLength-len(text)) }
 
 const (
@@ -27,7 +27,7 @@ const (
 
 func systemd(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
-// The names of cgroup directories identify containers and pods.
+// TestParse checks that names of cgroup directories identify containers and pods.
 func TestParse(t *testing.T) {
 	burstable := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + systemd(uid1) + ".slice"
 	kind := "/system.slice/docker-" + id("aa") + ".scope/kubelet.slice/kubelet-kubepods.slice/" +
@@ -95,13 +95,12 @@ func TestParse(t *testing.T) {
 			parts = append(parts, what)
 		}
 		if have := strings.Join(parts, " in "); have != c.want {
-			t.Errorf("%s\nhave %s\nwant %s", c.path, have, c.want)
+			t.Errorf("%s\n got %s\nwant %s", c.path, have, c.want)
 		}
 	}
 }
 
-// tree is a host in a temporary directory: its files are in root, its cgroups in cgroup, its
-// processes in proc.
+// tree is a host in a temporary directory: files are in root, cgroups in cgroup, processes in proc.
 type tree struct {
 	t   *testing.T
 	dir string
@@ -136,7 +135,7 @@ func (r *tree) file(path, text string) {
 	}
 }
 
-// docker adds a container run by Docker.
+// docker adds a container of Docker.
 func (r *tree) docker(cgroup, id, name string) {
 	r.t.Helper()
 	r.group(cgroup)
@@ -150,8 +149,8 @@ func (r *tree) docker(cgroup, id, name string) {
 	)
 }
 
-// containerd adds the OCI configuration of a Kubernetes container that containerd runs, or of its
-// sandbox.
+// containerd adds the OCI configuration of a Kubernetes container, or of its sandbox, that containerd
+// runs.
 func (r *tree) containerd(run, id, namespace, pod, container string) {
 	r.t.Helper()
 	kind := `"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.container-name": "` + container + `",`
@@ -166,15 +165,15 @@ func (r *tree) containerd(run, id, namespace, pod, container string) {
 	)
 }
 
-// want checks the result of a lookup of a container or pod; "" means that an error with the text
-// want is expected.
+// want checks the result of looking up a container or pod. If label is "", it expects an error that
+// contains cgroup.
 func (r *tree) want(t *Target, err error, label, cgroup string) {
 	r.t.Helper()
 	switch {
 	case err != nil:
-		r.t.Errorf("%v; want %s", err, label)
+		r.t.Errorf("error = %v; want %s", err, label)
 	case t.Label != label || len(t.Cgroups) != 1 || t.Cgroups[0] != r.dir+"/cgroup"+cgroup:
-		r.t.Errorf("%s %v; want %s %s", t.Label, t.Cgroups, label, cgroup)
+		r.t.Errorf("found %s %v; want %s %s", t.Label, t.Cgroups, label, cgroup)
 	}
 }
 
@@ -186,12 +185,12 @@ func (r *tree) wantError(err error, parts ...string) {
 	}
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
-			r.t.Errorf("%v\nhas no %q", err, p)
+			r.t.Errorf("error = %v\nwant one with %q", err, p)
 		}
 	}
 }
 
-// Docker's containers are found by ID, ID prefix and name.
+// TestDocker checks that Docker's containers are found by ID, ID prefix and name.
 func TestDocker(t *testing.T) {
 	r := newTree(t)
 	web, db := "/system.slice/docker-"+id("aa1")+".scope", "/docker/"+id("aa2")
@@ -212,7 +211,7 @@ func TestDocker(t *testing.T) {
 	_, err = r.Pod("web")
 	r.wantError(err, "there is no running pod web")
 
-	r.group("/docker/" + id("cc")) // docker does not know it
+	r.group("/docker/" + id("cc")) // unknown to Docker
 	r.group("/system.slice/crio-" + id("cd") + ".scope")
 	_, err = r.Container("nothing-like-it")
 	r.wantError(
@@ -225,7 +224,8 @@ func TestDocker(t *testing.T) {
 	r.want(c, err, "aa2", "/x/"+id("aa3"))
 }
 
-// The data directory can be configured, and a remapped user namespace has a subdirectory.
+// TestDockerDirectory checks a configured data directory, and the subdirectory of a remapped user
+// namespace.
 func TestDockerDirectory(t *testing.T) {
 	r := newTree(t)
 	r.group("/docker/" + id("aa1"))
@@ -239,7 +239,8 @@ func TestDockerDirectory(t *testing.T) {
 	r.want(c, err, "db", "/docker/"+id("aa2"))
 }
 
-// containerd's pods are found by UID and name, their containers by the pods' names.
+// TestContainerd checks that containerd's pods are found by UID and name, and their containers by the
+// names of their pods.
 func TestContainerd(t *testing.T) {
 	r := newTree(t)
 	slice := func(uid string) string {
@@ -298,8 +299,8 @@ func TestContainerd(t *testing.T) {
 	}
 }
 
-// Kubernetes distributions have state directories of their own; the kubelet's log directories name
-// pods that the runtime does not know.
+// TestKubelet checks that the state directories of Kubernetes distributions are found, and that the
+// kubelet's log directories name pods that the runtime does not know.
 func TestKubelet(t *testing.T) {
 	r := newTree(t)
 	pod := "/kubepods/besteffort/pod" + uid1
@@ -318,11 +319,11 @@ func TestKubelet(t *testing.T) {
 	r.want(p, err, "shop/web-0", pod)
 	p, err = r.Pod("kube-system/dns-x")
 	r.want(p, err, "kube-system/dns-x", "/kubepods/pod"+uid2)
-	_, err = r.Pod("shop/old") // its logs are left over
+	_, err = r.Pod("shop/old") // only its logs are left
 	r.wantError(err, "no running pod shop/old")
 }
 
-// cri-dockerd encodes the names of Kubernetes in those of Docker.
+// TestCRIDocker checks names of cri-dockerd, which encodes the Kubernetes names in those of Docker.
 func TestCRIDocker(t *testing.T) {
 	r := newTree(t)
 	pod := "/kubepods.slice/kubepods-pod" + systemd(uid1) + ".slice"
@@ -334,7 +335,8 @@ func TestCRIDocker(t *testing.T) {
 	r.want(p, err, "shop/web-0", pod)
 }
 
-// A runtime configured for the wrong cgroup driver puts a pod's containers next to its slice.
+// TestWrongDriver checks a runtime that is configured for the wrong cgroup driver: it puts a pod's
+// containers next to the pod's slice.
 func TestWrongDriver(t *testing.T) {
 	r := newTree(t)
 	unit := "kubepods-burstable-pod" + systemd(uid1) + ".slice"
@@ -349,13 +351,13 @@ func TestWrongDriver(t *testing.T) {
 	p, err := r.Pod("shop/web-0")
 	if err != nil || len(p.Cgroups) != 2 || p.Cgroups[0] != r.dir+"/cgroup"+dirs[0] ||
 		p.Cgroups[1] != r.dir+"/cgroup"+dirs[1] {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("pod %+v, error = %v", p, err)
 	}
 	c, err := r.Container("nginx")
 	r.want(c, err, "shop/web-0/nginx", dirs[1])
 }
 
-// CRI-O's names are in its OCI configurations.
+// TestCRIO checks that CRI-O's names are read from its OCI configurations.
 func TestCRIO(t *testing.T) {
 	r := newTree(t)
 	pod := "/kubepods.slice/kubepods-pod" + systemd(uid1) + ".slice"
@@ -380,8 +382,8 @@ func TestCRIO(t *testing.T) {
 	r.want(p, err, "shop/web-0", pod)
 }
 
-// Podman's names are in the list of containers/storage; rootless containers have theirs in home
-// directories.
+// TestPodman checks that Podman's names are read from the list of containers/storage, which for
+// rootless containers is in home directories.
 func TestPodman(t *testing.T) {
 	r := newTree(t)
 	user := "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id("e3") + ".scope"
@@ -414,8 +416,8 @@ func TestPodman(t *testing.T) {
 	r.wantError(err, "ambiguous", "podman      web", "web of user 1000")
 }
 
-// In a container that runs containers (kind, Docker in Docker), the names are in that container's
-// files.
+// TestNested checks a container that runs containers (kind, Docker in Docker): the names are in the
+// files of the outer container.
 func TestNested(t *testing.T) {
 	r := newTree(t)
 	outer := "/system.slice/docker-" + id("aa") + ".scope"
@@ -446,7 +448,7 @@ func TestNested(t *testing.T) {
 	p, err := r.Pod("shop/web-0")
 	r.want(p, err, "kind-worker > shop/web-0", pod)
 	if have, _ := r.Label(inner); have != "kind-worker > shop/web-0/nginx" {
-		t.Errorf("%q", have)
+		t.Errorf("names %q", have)
 	}
 
 	// A nested cgroup with the ID of a container of the host is not mistaken for that container.
@@ -456,9 +458,9 @@ func TestNested(t *testing.T) {
 	r.want(c, err, "web", "/docker/"+id("ab"))
 }
 
-// If names cannot be read, the error says so; IDs still work.
+// TestUnreadable checks that the error says so if names cannot be read, and that IDs still work.
 func TestUnreadable(t *testing.T) {
-	if os.Geteuid() == 0 { // a user who may read everything
+	if os.Geteuid() == 0 { // root may read everything
 		r := newTree(t)
 		r.docker("/docker/"+id("aa"), id("aa"), "web")
 		os.Remove(r.dir + "/root/var/lib/docker/containers/" + id("aa") + "/config.v2.json")
@@ -480,19 +482,19 @@ func TestUnreadable(t *testing.T) {
 	_, err := r.Container("web")
 	r.wantError(err, "cannot look for container web", "/var/lib/docker", "permission denied")
 	if !errors.Is(err, fs.ErrPermission) {
-		t.Error("not a permission error")
+		t.Error("want a permission error")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err = r.Wait(
 		ctx,
 		func() (*Target, error) { return r.Container("web") },
-		func() { t.Error("waits in vain") },
-	) // does not wait in vain
+		func() { t.Error("unexpected wait") },
+	) // does not wait
 	r.wantError(err, "permission denied")
 }
 
-// Names come from others: invalid ones are not shown.
+// TestHostileNames checks that invalid names are not shown, because names come from others.
 func TestHostileNames(t *testing.T) {
 	for what, text := range map[string]string{
 		"escape": `{"Name":"/\u001b[2J"}`, "newline": `{"Name":"/a\nb"}`, "long": `{"Name":"/` + strings.Repeat("a", 300) + `"}`,
@@ -503,13 +505,13 @@ func TestHostileNames(t *testing.T) {
 		r.group("/docker/" + id("aa"))
 		r.file("/var/lib/docker/containers/"+id("aa")+"/config.v2.json", text)
 		if have, _ := r.Label("/docker/" + id("aa")); have != "" {
-			t.Errorf("%s: %q", what, have)
+			t.Errorf("%s: name %q", what, have)
 		}
 		if c, err := r.Container(id("aa")); err != nil || c.Label != id("aa")[:12] {
-			t.Errorf("%s: %+v, %v", what, c, err)
+			t.Errorf("%s: %+v, error = %v", what, c, err)
 		}
 	}
-	// A user's symbolic link cannot lead out of the home directory.
+	// A symbolic link of a user must not lead out of the home directory.
 	r := newTree(t)
 	r.group("/user.slice/user-1000.slice/libpod-" + id("e3") + ".scope")
 	r.file("/etc/passwd", "ann:x:1000:1000:Ann:/home/ann:/bin/sh\n")
@@ -519,11 +521,12 @@ func TestHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if have, _ := r.Label("/user.slice/user-1000.slice/libpod-" + id("e3") + ".scope"); have != "" {
-		t.Errorf("%q", have)
+		t.Errorf("name %q", have)
 	}
 }
 
-// Wait returns a container that starts while it waits, and returns when its context ends.
+// TestWait checks that Wait returns a container that starts later, and returns when its context is
+// done.
 func TestWait(t *testing.T) {
 	r := newTree(t)
 	waited := 0
@@ -531,7 +534,7 @@ func TestWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 250*time.Millisecond)
 	defer cancel()
 	if _, err := r.Wait(ctx, find, func() {}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 	c, err := r.Wait(context.Background(), find, func() {
 		waited++
@@ -540,23 +543,23 @@ func TestWait(t *testing.T) {
 	})
 	r.want(c, err, "web", "/docker/"+id("aa"))
 	if waited != 1 {
-		t.Errorf("%d times not there at first", waited)
+		t.Errorf("container reported as missing %d times", waited)
 	}
 	if c.Gone() {
-		t.Error("gone while it is there")
+		t.Error("Gone = true for a running container")
 	}
 	os.Remove(r.dir + "/cgroup/docker/" + id("aa"))
 	if !c.Gone() {
-		t.Error("there while it is gone")
+		t.Error("Gone = false for a removed container")
 	}
 	r.group("/other")
-	r.group("/docker/" + id("aa")) // a new cgroup with the same name is a different one
+	r.group("/docker/" + id("aa")) // a new cgroup with the same name
 	if ino, _ := inode(r.dir + "/cgroup/docker/" + id("aa")); ino != c.inodes[0] && !c.Gone() {
-		t.Error("there while another one is")
+		t.Error("Gone = false although the cgroup is a new one")
 	}
 }
 
-// A container that has only cgroups of version 1 is refused, and the error says so.
+// TestOldCgroups checks that a container with only v1 cgroups is rejected with an error that says so.
 func TestOldCgroups(t *testing.T) {
 	r := newTree(t)
 	r.mkdir("old/docker/" + id("aa"))
@@ -576,12 +579,12 @@ func TestHierarchies(t *testing.T) {
 33 23 0:28 / /mnt rw - cgroup2 cgroup2 rw
 `))
 	if unified != "/sys/fs/cg two" || old != "/sys/fs/cgroup/systemd" {
-		t.Errorf("%q %q", unified, old)
+		t.Errorf("hierarchies %q, %q", unified, old)
 	}
 }
 
-// For any names that users give to cgroups: a group's path is a prefix of the cgroup's path, and
-// its ID is well-formed.
+// TestParseRandom checks that for any names of cgroups, the path of a group is a prefix of the path of
+// the cgroup, and its ID is well-formed.
 func TestParseRandom(t *testing.T) {
 	words := []string{
 		"docker", "-", "crio", "conmon", id("a"), id("b")[:12], ".scope", "kubepods", "-pod", "pod", uid1, systemd(uid1),
@@ -598,10 +601,10 @@ func TestParseRandom(t *testing.T) {
 		for g := parse(path); g != nil; g = g.Parent {
 			found++
 			if !strings.HasPrefix(strings.ReplaceAll("/"+path, "//", "/"), g.Path) && !strings.Contains(path, "//") {
-				t.Fatalf("%q: %q", path, g.Path)
+				t.Fatalf("%q: group path %q", path, g.Path)
 			}
 			if g.Kind == Pod && !isUID(g.ID) || g.Kind != Pod && !isHex(g.ID, minID) {
-				t.Fatalf("%q: %+v", path, g)
+				t.Fatalf("%q: invalid group %+v", path, g)
 			}
 		}
 	}

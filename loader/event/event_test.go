@@ -29,7 +29,7 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string((&format.Env{}).Append(nil, e.Values[0])); got != "abc" || e.Uint(1) != 7 || e.Uint(2) != 0 {
-		t.Errorf("got %q, %d", got, e.Uint(1))
+		t.Errorf("values %q, %d", got, e.Uint(1))
 	}
 }
 
@@ -48,12 +48,13 @@ func TestBadRecords(t *testing.T) {
 		"text far outside": record(1, 27, far...),
 	} {
 		if _, err := Decode(sample, b); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
-// No input makes the decoder, or the code that prints its values, read past the record.
+// FuzzDecode checks that no input makes the decoder, or the code that prints its values, read past the
+// end of the record.
 func FuzzDecode(f *testing.F) {
 	f.Add(record(1, 27, append([]byte{24, 0, 3, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0}, "abc"...)...))
 	f.Add(record(0, 16, make([]byte, 8)...))

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A zombie is not alive, even if its parent has not waited for it yet.
+// TestAlive checks that a zombie is not alive, even if its parent has not waited for it yet.
 func TestAlive(t *testing.T) {
 	if !Alive(os.Getpid()) {
-		t.Error("this one does not run")
+		t.Error("Alive = false for this process")
 	}
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -20,16 +20,16 @@ func TestAlive(t *testing.T) {
 	}
 	pid := cmd.Process.Pid
 	if !Alive(pid) {
-		t.Error("one that was just begun does not run")
+		t.Error("Alive = false for a new process")
 	}
 	cmd.Process.Kill()
 	for end := time.Now().Add(time.Minute); Alive(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("one that has ended runs as long as nobody waits for it")
+			t.Fatal("Alive = true for a zombie")
 		}
 	}
 	cmd.Wait()
 	if Alive(pid) {
-		t.Error("one that is gone runs")
+		t.Error("Alive = true for a process that is gone")
 	}
 }

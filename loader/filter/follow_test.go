@@ -21,8 +21,8 @@ import (
 	"btc/loader/host"
 )
 
-// tree is a shell whose child is a shell, which starts a process for each line of input, and prints
-// its own process ID and that of the process.
+// tree is a shell with a child shell that starts a process for each line of input and prints its own
+// process ID and that of the process.
 type tree struct {
 	pid int
 	in  io.Writer
@@ -102,8 +102,8 @@ func following(t *testing.T, pid int) *Filter {
 	return f
 }
 
-// Until existing processes are known, a process is followed if an ancestor of its parent is; after
-// that, its parent decides.
+// TestFollowWhileLooking checks that until the existing processes are known, a process is followed if
+// any ancestor of its parent is; after that, only its parent decides.
 func TestFollowWhileLooking(t *testing.T) {
 	tr := grow(t)
 	f := following(t, tr.pid)
@@ -112,22 +112,22 @@ func TestFollowWhileLooking(t *testing.T) {
 	}
 	inner, child := tr.fork(t)
 	if f.wanted(inner) || !f.wanted(child) {
-		t.Errorf("the parent is followed: %v, its child: %v", f.wanted(inner), f.wanted(child))
+		t.Errorf("parent followed: %v, child followed: %v", f.wanted(inner), f.wanted(child))
 	}
 	f.set(noProcess, 0)
 	inner, child = tr.fork(t)
 	if f.wanted(inner) || f.wanted(child) {
-		t.Errorf("later the parent is followed: %v, its child: %v", f.wanted(inner), f.wanted(child))
+		t.Errorf("later: parent followed: %v, child followed: %v", f.wanted(inner), f.wanted(child))
 	}
-	f.set(child, 1) // from a process that had the ID before
+	f.set(child, 1) // entry of an earlier process with this ID
 	f.set(inner, 1)
 	if _, child = tr.fork(t); !f.wanted(child) {
-		t.Error("the child of a followed process is not followed")
+		t.Error("child of a followed process not followed")
 	}
 }
 
-// Existing processes are included with all their descendants, whatever the order of their IDs, and
-// nothing else is.
+// TestFollowExisting checks that existing processes are included with all their descendants, whatever
+// the order of their IDs, and no others.
 func TestFollowExisting(t *testing.T) {
 	tr, other := grow(t), grow(t)
 	inner, child := tr.fork(t)
@@ -143,15 +143,15 @@ func TestFollowExisting(t *testing.T) {
 		latest: false, os.Getpid(): false, noProcess: false,
 	} {
 		if f.wanted(pid) != want {
-			t.Errorf("process %d is followed: %v", pid, !want)
+			t.Errorf("process %d followed: %v", pid, !want)
 		}
 	}
 	if n := len(f.Running()); n != 4 {
-		t.Errorf("%d processes run, want 4", n)
+		t.Errorf("%d processes running, want 4", n)
 	}
 }
 
-// The ID of a followed process is reused by a process that is not followed.
+// TestNumberUsedAgain checks that a process that reuses the ID of a followed process is not followed.
 func TestNumberUsedAgain(t *testing.T) {
 	tr, other := grow(t), grow(t)
 	f := following(t, tr.pid)
@@ -159,19 +159,19 @@ func TestNumberUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, last := other.fork(t)
-	for pid := range 5000 { // the IDs that follow
+	for pid := range 5000 { // the following IDs
 		f.set(last+1+pid, 1)
 	}
 	inner, child := other.fork(t)
 	if child <= last || child > last+5000 {
-		t.Skip("skipped: the numbers of processes began again at the smallest")
+		t.Skip("skipped: process IDs wrapped around")
 	}
 	if f.wanted(child) {
-		t.Errorf("process %d of %d is followed: another one with its number was", child, inner)
+		t.Errorf("process %d of %d followed: an earlier process with its ID was", child, inner)
 	}
 }
 
-// If the kernel lacks a required member, the error names it.
+// TestMissingMember checks that the error names a required member that the kernel lacks.
 func TestMissingMember(t *testing.T) {
 	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{
 		{Name: "pid", Type: &btf.Int{Name: "int", Size: 4}},
@@ -188,6 +188,6 @@ func TestMissingMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := findOffsets(types); err == nil || !strings.Contains(err.Error(), "no member task_struct.tgid") {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 }

@@ -88,7 +88,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The expected strings are what bpftrace 0.27.1 prints for the same calls.
+// TestPrintf compares with the output of bpftrace 0.27.1 for the same calls.
 func TestPrintf(t *testing.T) {
 	ab := value("buffer", 12, append([]byte{6, 0, 0, 0}, "Hello\x00xx"...))
 	for _, tc := range []struct {
@@ -137,7 +137,7 @@ func TestStrftime(t *testing.T) {
 	}
 }
 
-// Any format with any bytes is printed without a panic.
+// FuzzPrintf checks that any format with any bytes is printed without a panic.
 func FuzzPrintf(f *testing.F) {
 	f.Add("%5s %-08lx%%%rx", []byte("0123456789abcdef0123456789abcdef"))
 	f.Fuzz(func(t *testing.T, format string, b []byte) {

@@ -69,13 +69,13 @@ func TestJSON(t *testing.T) {
 				t.Errorf("full %t: got %s, want %s", full, got, want)
 			}
 			if !json.Valid(got) {
-				t.Errorf("%s is not JSON", got)
+				t.Errorf("invalid JSON: %s", got)
 			}
 		}
 	}
 }
 
-// Bitfields are parts of an integer, and their sign is ignored.
+// TestBitfields checks that bitfields are parts of an integer, and that their sign is ignored.
 func TestBitfields(t *testing.T) {
 	part := func(name string, off, size int, signed bool) manifest.Field {
 		return manifest.Field{Name: name, BitOff: off, BitSize: size, Layout: manifest.Layout{Kind: "int", Size: 8, Signed: signed}}
@@ -99,7 +99,7 @@ func FuzzQuoted(f *testing.F) {
 	f.Add([]byte("a\x00\x1b[2J\xc3\x28\xf0\x9f\x98\x80\""))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if q := AppendQuoted(nil, text); !json.Valid(q) {
-			t.Errorf("%q is not JSON", q)
+			t.Errorf("invalid JSON: %q", q)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func FuzzQuoted(f *testing.F) {
 func TestClean(t *testing.T) {
 	const hostile = "a\x1b[2J\x07\tb\n\u009b1m\x9bc\x7f\xffé"
 	if got := string((&Env{}).Clean(nil, []byte(hostile))); got != hostile {
-		t.Errorf("changed without Escape: %q", got)
+		t.Errorf("Clean without Escape = %q", got)
 	}
 	got := string((&Env{Escape: true}).Clean(nil, []byte(hostile)))
 	if want := "a\\x1b[2J\\x07\tb\n\\xc2\\x9b1m\\x9bc\\x7f\xffé"; got != want {

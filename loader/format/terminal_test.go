@@ -10,15 +10,15 @@ import (
 	"btc/internal/manifest"
 )
 
-// No control character reaches a terminal, whatever is written.
+// TestTerminal checks that no control character is written to a terminal.
 func TestTerminal(t *testing.T) {
 	var text strings.Builder
 	w := Terminal(&text)
 	if n, err := w.Write([]byte("a\x1b[2J\x9b1m\u009b\x7f\ttab\nü\r")); n != 19 || err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("Write = %d, %v", n, err)
 	}
 	if want := `a\x1b[2J\x9b1m\xc2\x9b\x7f` + "\ttab\nü" + `\x0d`; text.String() != want {
-		t.Errorf("have %q, want %q", text.String(), want)
+		t.Errorf("output %q, want %q", text.String(), want)
 	}
 	text.Reset()
 	w = TerminalJSON(&text)
@@ -26,12 +26,12 @@ func TestTerminal(t *testing.T) {
 		w.Write([]byte{b})
 	}
 	if want := "\"ü\\u009b\\u007f\u00a0\"\n"; text.String() != want {
-		t.Errorf("have %q, want %q", text.String(), want)
+		t.Errorf("output %q, want %q", text.String(), want)
 	}
 }
 
-// Control characters in names from an object, a file or a process are escaped in values, and
-// newlines are in maps.
+// TestNamesAreCleaned checks that control characters in names from an object, a file or a process are
+// escaped in values, and newlines also in maps.
 func TestNamesAreCleaned(t *testing.T) {
 	bad := func(uint64) string { return "n\x1b[1m" }
 	env := &Env{Escape: true, Probe: bad, User: bad, Ksym: bad, Kstack: func(*manifest.Layout, uint64) string { return "\n a\x1b\n" }}
@@ -48,10 +48,10 @@ func TestNamesAreCleaned(t *testing.T) {
 	}
 	comm := Value{Layout: &manifest.Layout{Kind: "string", Size: 8}, Bytes: []byte("a\n@x: 1\x00")}
 	if got := string(env.OneLine().Append(nil, comm)); got != `a\x0a@x: 1` {
-		t.Errorf("a string in a map: %q", got)
+		t.Errorf("string in a map: %q", got)
 	}
 	if got := string(env.Append(nil, comm)); got != "a\n@x: 1" {
-		t.Errorf("a string: %q", got)
+		t.Errorf("string: %q", got)
 	}
 	if got := string((&Env{}).OneLine().Append(nil, comm)); got != "a\n@x: 1" {
 		t.Errorf("not on a terminal: %q", got)

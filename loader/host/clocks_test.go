@@ -12,14 +12,15 @@ import (
 func TestParseOffsets(t *testing.T) {
 	got := parseOffsets("monotonic         -86400         5\nboottime      604800         0\nbad 1\nboottime x y\n")
 	if want := [4]time.Duration{604800 * time.Second, -86400*time.Second + 5}; got != want {
-		t.Errorf("have %v, want %v", got, want)
+		t.Errorf("offsets = %v, want %v", got, want)
 	}
 	if got := parseOffsets("1 1 0\n7 2 0\n"); got[0] != 2*time.Second || got[1] != time.Second {
-		t.Errorf("by number: %v", got)
+		t.Errorf("offsets by number = %v", got)
 	}
 }
 
-// A change of the wall clock takes effect from then on; the other clocks are unaffected.
+// TestWallAfterClockStep checks that a change of the wall clock takes effect from then on, and that
+// other clocks are unaffected.
 func TestWallAfterClockStep(t *testing.T) {
 	h, err := Look()
 	if err != nil {
@@ -45,6 +46,6 @@ func TestWallAfterClockStep(t *testing.T) {
 	}
 	near("after a step")
 	if h.Start != start || time.Duration(h.SoftTAI()-taiAhead).Abs() > time.Second {
-		t.Errorf("start %d, was %d; tai %d, was %d", h.Start, start, h.SoftTAI(), taiAhead)
+		t.Errorf("Start = %d, was %d; SoftTAI = %d, was %d", h.Start, start, h.SoftTAI(), taiAhead)
 	}
 }

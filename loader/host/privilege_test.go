@@ -24,12 +24,12 @@ func TestMissing(t *testing.T) {
 		{1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON, []string{"CAP_SYS_ADMIN"}, []string{"CAP_SYS_ADMIN"}},
 	} {
 		if got := missing(tc.caps, tc.names); !slices.Equal(got, tc.want) {
-			t.Errorf("%#x: %v, want %v", tc.caps, got, tc.want)
+			t.Errorf("Missing(%#x) = %v, want %v", tc.caps, got, tc.want)
 		}
 	}
 	for _, c := range capabilities {
 		if !strings.HasPrefix(c.name, "CAP_") {
-			t.Errorf("%s is not the name of a capability", c.name)
+			t.Errorf("wrong name of capability %s", c.name)
 		}
 	}
 }

@@ -31,7 +31,8 @@ func TestParseCPUs(t *testing.T) {
 	}
 }
 
-// The loader links this package, so it must not depend on the reader of target files.
+// TestDependencies checks that this package, which is linked into the loader, does not depend on the
+// reader of target files.
 func TestDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
 	if err != nil {
@@ -39,7 +40,7 @@ func TestDependencies(t *testing.T) {
 	}
 	for dep := range strings.Lines(string(out)) {
 		if strings.Contains(dep, "zstd") || strings.Contains(dep, "targetfile") || strings.Contains(dep, "encoding/json") {
-			t.Errorf("depends on %s", dep)
+			t.Errorf("package depends on %s", dep)
 		}
 	}
 }
@@ -51,16 +52,16 @@ func TestRunningKernel(t *testing.T) {
 	}
 	possible, err := PossibleCPUs()
 	if err != nil || possible < online[len(online)-1]+1 {
-		t.Errorf("%d CPUs possible, online %v, %v", possible, online, err)
+		t.Errorf("%d possible CPUs, online %v, %v", possible, online, err)
 	}
 	if r, err := Release(); err != nil || !strings.Contains(r, ".") {
-		t.Errorf("release %q, %v", r, err)
+		t.Errorf("release = %q, %v", r, err)
 	}
 	if m, err := Machine(); err != nil || m == "" {
-		t.Errorf("machine %q, %v", m, err)
+		t.Errorf("machine = %q, %v", m, err)
 	}
 	if id, err := BootID(); err != nil || len(id) != 36 {
-		t.Errorf("boot id %q, %v", id, err)
+		t.Errorf("boot ID = %q, %v", id, err)
 	}
 }
 
@@ -97,11 +98,11 @@ func TestParseFormat(t *testing.T) {
 		t.Error(diff)
 	}
 	if !got.Fields[1].Common() || got.Fields[2].Common() {
-		t.Error("common fields are not told apart")
+		t.Error("common fields not recognized")
 	}
 	for _, bad := range []string{"field:int x; offset:frog; size:4;", "field:; offset:1; size:4;", "field:int x; offset:-8; size:4;"} {
 		if f, err := ParseFormat([]byte(bad)); err == nil {
-			t.Errorf("%q: %+v", bad, f)
+			t.Errorf("%q: got %+v", bad, f)
 		}
 	}
 }
@@ -109,7 +110,7 @@ func TestParseFormat(t *testing.T) {
 func TestTracepoint(t *testing.T) {
 	for _, name := range [][2]string{{"..", "x"}, {"sched", "../sched/sched_switch"}, {"", "x"}, {"a", "b\x00"}} {
 		if _, err := TracepointID(name[0], name[1]); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%v: %v", name, err)
+			t.Errorf("%v: error = %v", name, err)
 		}
 	}
 	if _, err := Tracefs(); err != nil {
@@ -120,10 +121,10 @@ func TestTracepoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id, err := TracepointID("sched", "sched_switch"); err != nil || id != f.ID || id == 0 {
-		t.Errorf("id %d, format says %d, %v", id, f.ID, err)
+		t.Errorf("id = %d, in the format file %d, %v", id, f.ID, err)
 	}
 	if _, err := Tracepoint("sched", "no_such_event"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no_such_event: %v", err)
+		t.Errorf("no_such_event: error = %v", err)
 	}
 }
 
@@ -140,7 +141,7 @@ ffffffff81000200 T vfs_read
 `
 
 func TestKallsyms(t *testing.T) {
-	// One byte at a time: lines arrive in pieces.
+	// One byte at a time, so that lines arrive in pieces.
 	k, err := ReadKallsyms(iotest.OneByteReader(strings.NewReader(kallsyms)))
 	if err != nil {
 		t.Fatal(err)
@@ -159,20 +160,20 @@ func TestKallsyms(t *testing.T) {
 	} {
 		s, offset, ok := k.Lookup(c.addr)
 		if !ok || s.Name != c.name || s.Module != c.module || offset != c.offset {
-			t.Errorf("%#x: %+v+%#x, %v", c.addr, s, offset, ok)
+			t.Errorf("symbol of %#x = %+v+%#x, %v", c.addr, s, offset, ok)
 		}
 	}
 	if s, _, ok := k.Lookup(0x1000); ok {
-		t.Errorf("0x1000 is %+v", s)
+		t.Errorf("symbol of 0x1000 = %+v", s)
 	}
 	if got := k.Find("in_module"); len(got) != 1 || got[0].Addr != 0xffffffffc0001000 || got[0].Module != "ext4" {
-		t.Errorf("in_module: %+v", got)
+		t.Errorf("in_module = %+v", got)
 	}
 	if got := k.Find("vfs_rea"); got != nil {
-		t.Errorf("vfs_rea: %+v", got)
+		t.Errorf("vfs_rea = %+v", got)
 	}
 	if got := k.Find("some_data"); got != nil {
-		t.Errorf("data is listed as a function: %+v", got)
+		t.Errorf("data listed as a function: %+v", got)
 	}
 	names := 0
 	k.Each(func(s Symbol) bool { names++; return s.Name != "helper" })
@@ -184,18 +185,18 @@ func TestKallsyms(t *testing.T) {
 func TestKallsymsOddText(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "ffff", "ffffffff81000000 T", strings.Repeat("x", 200<<10), "0 T a"} {
 		if k, err := ReadKallsyms(strings.NewReader(text)); err != nil || k.Len() > 1 {
-			t.Errorf("%.20q: %v", text, err)
+			t.Errorf("%.20q: error = %v", text, err)
 		}
 	}
 	if _, err := ReadKallsyms(iotest.ErrReader(fs.ErrPermission)); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("read error: %v", err)
+		t.Errorf("read error: error = %v", err)
 	}
 }
 
 func TestLoadKallsyms(t *testing.T) {
 	k, err := LoadKallsyms()
 	if errors.Is(err, ErrHiddenSymbols) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		t.Skip("skipped: kernel symbols cannot be read: ", err)
+		t.Skip("skipped: cannot read kernel symbols: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +206,7 @@ func TestLoadKallsyms(t *testing.T) {
 		t.Fatal("no vfs_read")
 	}
 	if s, offset, ok := k.Lookup(read[0].Addr + 1); !ok || s.Name != "vfs_read" || offset != 1 {
-		t.Errorf("vfs_read+1 is %+v+%d", s, offset)
+		t.Errorf("symbol of vfs_read+1 = %+v+%d", s, offset)
 	}
 }
 

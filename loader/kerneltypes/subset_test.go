@@ -10,10 +10,11 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// The subset describes a structure exactly as the whole BTF does.
+// TestSubsetAgreesWithAllTypes checks that the subset describes a structure exactly as the whole BTF
+// does.
 func TestSubsetAgreesWithAllTypes(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	names := []string{"task_struct", "sock", "pt_regs", "bpf_func_id", "sock_common"}
 	blob, missing, err := Subset(Path, names)
@@ -79,10 +80,10 @@ func compare(t *testing.T, path string, a, b *btf.Struct, seen map[*btf.Struct]b
 
 func TestMissingTypeIsNamed(t *testing.T) {
 	if _, err := os.Stat(Path); err != nil {
-		t.Skip("skipped: this kernel shows no BTF")
+		t.Skip("skipped: this kernel has no BTF")
 	}
 	if _, missing, err := Subset(Path, []string{"task_struct", "no_such_struct"}); err != nil || len(missing) != 1 || missing[0] != "no_such_struct" {
-		t.Errorf("got %q, %v", missing, err)
+		t.Errorf("missing = %q, %v", missing, err)
 	}
 }
 
@@ -90,7 +91,7 @@ func TestGarbage(t *testing.T) {
 	blob := []byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 4, 9, 0, 0, 0, 0, 'a', 0}
 	for n := range len(blob) + 1 {
 		if _, _, err := subset(bytes.NewReader(blob[:n]), []string{"a"}); err == nil {
-			t.Errorf("%d bytes of a struct without its member were taken", n)
+			t.Errorf("no error for %d bytes of a struct without its member", n)
 		}
 	}
 }

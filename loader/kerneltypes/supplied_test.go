@@ -48,11 +48,11 @@ func TestInDir(t *testing.T) {
 		name   string
 		files  []string
 		system string
-		want   string // path, or "!" and the text of the error
+		want   string // path, or "!" and the error
 	}{
 		{"plain", []string{"5.4.0-1.btf", "debian/12/arm64/5.4.0-1.btf"}, debian, "5.4.0-1.btf"},
 		{"own distribution first", []string{"debian/12/arm64/5.4.0-1.btf", "ubuntu/20.04/arm64/5.4.0-1.btf"}, debian, "debian/12/arm64/5.4.0-1.btf"},
-		{"in a container of another", []string{"ubuntu/20.04/arm64/5.4.0-1.btf"}, debian, "ubuntu/20.04/arm64/5.4.0-1.btf"},
+		{"in a container of another distribution", []string{"ubuntu/20.04/arm64/5.4.0-1.btf"}, debian, "ubuntu/20.04/arm64/5.4.0-1.btf"},
 		{"unknown system, two", []string{"rhel/8/arm64/5.4.0-1.btf", "centos/8/arm64/5.4.0-1.btf"}, "", "!several distributions have a kernel 5.4.0-1"},
 		{"other architecture", []string{"debian/12/x86_64/5.4.0-1.btf"}, debian, "!no types for Linux 5.4.0-1"},
 		{"other release", []string{"5.4.0-2.btf"}, debian, "!no types for Linux 5.4.0-1"},
@@ -66,10 +66,10 @@ func TestInDir(t *testing.T) {
 		path, err := k.InDir(dir)
 		if want, refused := strings.CutPrefix(c.want, "!"); refused {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %s, %v, want the error %q", c.name, path, err, want)
+				t.Errorf("%s: %s, error = %v, want %q", c.name, path, err, want)
 			}
 			if errors.Is(err, fs.ErrNotExist) != strings.Contains(want, "no types") {
-				t.Errorf("%s: %v must only be fs.ErrNotExist when nothing is there", c.name, err)
+				t.Errorf("%s: %v must only be fs.ErrNotExist if there is no file", c.name, err)
 			}
 		} else if err != nil || path != filepath.Join(dir, want) {
 			t.Errorf("%s: %s, %v, want %s", c.name, path, err, want)
@@ -105,22 +105,22 @@ func TestELF(t *testing.T) {
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(small))
 	var s *btf.Struct
 	if err != nil || spec.TypeByName("a", &s) != nil {
-		t.Errorf("the subset has no struct a: %v", err)
+		t.Errorf("no struct a in the subset: %v", err)
 	}
 	for want, content := range map[string][]byte{
 		"without BTF":        elfWith(2, 62, ".data", blob),
-		"not a kernel":       elfWith(1, 247, ".BTF", blob), // a BPF object's offsets are not the kernel's
+		"not a kernel":       elfWith(1, 247, ".BTF", blob), // a BPF object: its offsets are not the kernel's
 		"not BTF of version": []byte("no types at all, and long enough for a header"),
 		"BTF":                nil,
 	} {
 		if _, _, err := Subset(write(t, dir+"/f", content), []string{"a"}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("have %v, want an error with %q", err, want)
+			t.Errorf("error = %v, want %q", err, want)
 		}
 	}
 }
 
-// moduleWith returns the BTF of a module with an empty struct, whose name is in the kernel's string
-// table or the module's.
+// moduleWith returns the BTF of a module with an empty struct whose name is in the string table of the
+// kernel or of the module.
 func moduleWith(t *testing.T, kernel []byte, name string) []byte {
 	t.Helper()
 	strs := kernel[24+order.Uint32(kernel[16:]):]
@@ -136,7 +136,8 @@ func moduleWith(t *testing.T, kernel []byte, name string) []byte {
 	return append(b, own...)
 }
 
-// Names count that a module gives to types, also where the kernel declares the type.
+// TestModules checks that names that a module gives to types are found, even if the kernel also
+// declares the type.
 func TestModules(t *testing.T) {
 	dir := t.TempDir()
 	kernel := marshal(t, &btf.Struct{Name: "inode", Size: 4}, &btf.Fwd{Name: "xfs_mount"}, &btf.Struct{Name: "file", Size: 4})
@@ -146,11 +147,11 @@ func TestModules(t *testing.T) {
 	for name, want := range map[string][]string{"inode": nil, "ext4_inode_info": {"ext4"}, "xfs_mount": {"xfs"}, "xfs": nil} {
 		have, err := modules(dir, []string{name})
 		if err != nil || !slices.Equal(have, want) {
-			t.Errorf("%s: %q, %v, want %q", name, have, err, want)
+			t.Errorf("%s: found %q, error = %v, want %q", name, have, err, want)
 		}
 	}
 	write(t, dir+"/broken", []byte("?"))
 	if _, err := modules(dir, []string{"inode"}); err == nil || !strings.Contains(err.Error(), "broken") {
-		t.Errorf("a module whose types cannot be read: %v", err)
+		t.Errorf("module with unreadable types: error = %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func TestTheManifestMustBelongToTheObject(t *testing.T) {
 		m := empty(data)
 		spoil(m)
 		if _, err := Parse(data, m); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("want %q, got %v", name, err)
+			t.Errorf("error = %v, want %q", err, name)
 		}
 	}
 }
@@ -47,14 +47,14 @@ func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.o")
 	if _, err := Read(path); err == nil {
-		t.Error("a missing object was read")
+		t.Error("no error for a missing object")
 	}
 	data := []byte("some object")
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "x.json") {
-		t.Errorf("a missing manifest: %v", err)
+		t.Errorf("missing manifest: error = %v", err)
 	}
 	doc, err := json.Marshal(empty(data))
 	if err != nil {
@@ -64,18 +64,18 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "not a BPF object") {
-		t.Errorf("got %v", err)
+		t.Errorf("error = %v", err)
 	}
 	if err := os.WriteFile(ManifestPath(path), doc[:len(doc)/2], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "x.json") {
-		t.Errorf("a truncated manifest: %v", err)
+		t.Errorf("truncated manifest: error = %v", err)
 	}
 }
 
-// Files next to an object may belong to anyone: opening a FIFO would block, and opening a device
-// may have side effects.
+// TestSpecialFilesBesideAnObject checks that only regular files are opened. The files next to an object
+// may belong to anyone; opening a FIFO would block, and opening a device may have side effects.
 func TestSpecialFilesBesideAnObject(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.o")
@@ -90,14 +90,14 @@ func TestSpecialFilesBesideAnObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := Read(path); !errors.Is(err, safefile.ErrNotRegular) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error = %v", name, err)
 		}
 		os.Remove(ManifestPath(path))
 	}
 }
 
-// A chain of types can be as long as there are types: each one counts, with the data after its
-// record.
+// TestTypesAreCounted checks the limit on the number of types. A chain may be as long as there are
+// types; each type counts, with the data after its record.
 func TestTypesAreCounted(t *testing.T) {
 	order := binary.LittleEndian
 	section := func(types []byte) []byte {
@@ -112,7 +112,7 @@ func TestTypesAreCounted(t *testing.T) {
 		order.PutUint32(b[4:], uint32(kind<<24|elements))
 		return b
 	}
-	// One of each kind, with what follows.
+	// One type of each kind, with the data that follows it.
 	all := bytes.Join([][]byte{one(1, 0, 4), one(2, 0, 0), one(3, 0, 12), one(4, 2, 24), one(5, 1, 12), one(6, 3, 24), one(7, 0, 0), one(8, 0, 0), one(9, 0, 0), one(10, 0, 0),
 		one(11, 0, 0), one(12, 1, 0), one(13, 2, 16), one(14, 0, 4), one(15, 2, 24), one(16, 0, 0), one(17, 0, 4), one(18, 0, 0), one(19, 2, 24)}, nil)
 	const kinds = 19
@@ -121,20 +121,20 @@ func TestTypesAreCounted(t *testing.T) {
 		fits = append(fits, bytes.Repeat(one(2, 0, 0), maxTypes%kinds)...)
 	}
 	if err := checkTypes(section(fits), order); err != nil {
-		t.Errorf("%d types: %v", maxTypes, err)
+		t.Errorf("%d types: error = %v", maxTypes, err)
 	}
 	if err := checkTypes(section(append(fits, one(2, 0, 0)...)), order); err == nil {
-		t.Errorf("%d types are accepted", maxTypes+1)
+		t.Errorf("no error for %d types", maxTypes+1)
 	}
-	for n := range 64 { // cut short anywhere
+	for n := range 64 { // truncated at any byte
 		if err := checkTypes(section(all)[:n], order); err != nil {
-			t.Errorf("%d bytes: %v", n, err)
+			t.Errorf("%d bytes: error = %v", n, err)
 		}
 	}
 }
 
-// A chain of two million types used to crash the program: the library's recursion exhausted the
-// stack.
+// TestChainOfTypes checks a chain of two million types, which crashed the program: the recursion of the
+// library exhausted the stack.
 func TestChainOfTypes(t *testing.T) {
 	b, err := os.ReadFile("testdata/count.o")
 	if err != nil {
@@ -170,12 +170,12 @@ func TestChainOfTypes(t *testing.T) {
 		b = append(b, grown...)
 	}
 	if _, err := readSpec(b); err == nil || !strings.Contains(err.Error(), "types") {
-		t.Errorf("have %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// FuzzSpec: any input yields an object or an error. The seed is an object from the compiler, so
-// that the fuzzer starts with a real ELF file.
+// FuzzSpec checks that any input gives an object or an error. The seed is an object from the compiler,
+// so that fuzzing starts with a valid ELF file.
 func FuzzSpec(f *testing.F) {
 	seed, err := os.ReadFile("testdata/count.o")
 	if err != nil {
@@ -198,7 +198,7 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-// The manifest's description of maps and programs must match the object.
+// TestDisagreement checks that the maps and programs in the manifest must match the object.
 func TestDisagreement(t *testing.T) {
 	data, err := os.ReadFile("testdata/count.o")
 	if err != nil {
@@ -231,7 +231,7 @@ func TestDisagreement(t *testing.T) {
 		"has no variable nope": func(m *manifest.Manifest) { m.Globals = append(m.Globals, manifest.Global{Name: "nope", Size: 4}) },
 	} {
 		if err := parse(spoil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("error = %v, want %q", err, want)
 		}
 	}
 	if err := parse(func(*manifest.Manifest) {}); err != nil || !bytes.HasPrefix(data, []byte("\x7fELF")) {
@@ -239,8 +239,8 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// The programs that the compiler makes for a kind of probe are of the type that
-// questions about the kind are asked of (kfunc_allowed).
+// TestProgramTypes checks that the programs that the compiler generates for a kind of probe have the
+// type for which kfunc_allowed is evaluated.
 func TestProgramTypes(t *testing.T) {
 	for kind, want := range map[string]ebpf.ProgramType{
 		"test": ebpf.XDP, "bench": ebpf.XDP, "begin": ebpf.RawTracepoint, "rawtracepoint": ebpf.Tracing,

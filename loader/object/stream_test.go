@@ -26,7 +26,8 @@ func manifestOf(data []byte) []byte {
 	)
 }
 
-// Both orders split at the same position, and what follows remains in the stream.
+// TestSplitStream checks that both orders are split at the same position, and that the rest remains in
+// the stream.
 func TestSplitStream(t *testing.T) {
 	elfData := minimalELF()
 	text := manifestOf(elfData)
@@ -41,7 +42,7 @@ func TestSplitStream(t *testing.T) {
 	}
 }
 
-// TestReadStream reads what btc wrote, in both orders, and no further.
+// TestReadStream reads the output of btc, in both orders, and nothing after it.
 func TestReadStream(t *testing.T) {
 	data, text, err := Files("testdata/count.o")
 	if err != nil {
@@ -51,7 +52,7 @@ func TestReadStream(t *testing.T) {
 		r := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.TrimSpace(stream)), strings.NewReader("rest")))
 		o, err := ReadStream(r)
 		if err != nil || o.Path != StreamName || len(o.Manifest.Programs) != len(o.Spec.Programs) {
-			t.Errorf("%+v, %v", o, err)
+			t.Errorf("got %+v, %v", o, err)
 		}
 		if rest, _ := io.ReadAll(r); string(rest) != "rest" {
 			t.Errorf("left in the stream: %q", rest)
@@ -102,12 +103,12 @@ func TestHostileStreams(t *testing.T) {
 	} {
 		_, err := ReadStream(bufio.NewReader(strings.NewReader(c.stream)))
 		if err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.name, err, c.want)
 		}
 	}
 }
 
-// FuzzStream checks that no stream makes the reader panic, or read more than it says.
+// FuzzStream checks that no stream makes the reader panic, or read more than the sizes in the stream.
 func FuzzStream(f *testing.F) {
 	data, text, err := Files("testdata/count.o")
 	if err != nil {
@@ -119,7 +120,7 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		o, err := ReadStream(bufio.NewReader(bytes.NewReader(stream)))
 		if err == nil && (o.Manifest == nil || o.Spec == nil) {
-			t.Error("half an object")
+			t.Error("object and error at the same time")
 		}
 	})
 }

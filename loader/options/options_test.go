@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// -p takes lists and can be repeated.
+// TestPIDs checks that -p takes lists and can be repeated.
 func TestPIDs(t *testing.T) {
 	for line, want := range map[string]string{
 		"-p 1":                       "[1]",
@@ -39,10 +39,10 @@ func TestPIDs(t *testing.T) {
 		}
 		if err == nil {
 			if got := fmt.Sprint(v.PIDs); got != want {
-				t.Errorf("%s: %s, want %s", line, got, want)
+				t.Errorf("%s: got %s, want %s", line, got, want)
 			}
 		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", line, err, want)
+			t.Errorf("%s: error = %v, want %s", line, err, want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func document(t *testing.T, f *Format) string {
 	return text.String()
 }
 
-// Prometheus' own parser accepts the output.
+// TestPrometheusParses checks that Prometheus' own parser accepts the output.
 func TestPrometheusParses(t *testing.T) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(document(t, &prometheus)))
@@ -38,7 +38,7 @@ func TestPrometheusParses(t *testing.T) {
 	}
 	if h := families["btc_reads_size_bytes"].Metric[0].Histogram; h.GetSampleCount() != 7 || len(h.Bucket) != 66 ||
 		h.Bucket[0].GetUpperBound() != -1 || h.Bucket[0].GetCumulativeCount() != 1 || h.Bucket[4].GetUpperBound() != 7 || h.Bucket[4].GetCumulativeCount() != 7 {
-		t.Errorf("%d buckets, %v", len(h.Bucket), h.Bucket[:5])
+		t.Errorf("%d buckets: %v", len(h.Bucket), h.Bucket[:5])
 	}
 	calls := families["btc_reads_calls_total"]
 	var labels []string
@@ -49,31 +49,32 @@ func TestPrometheusParses(t *testing.T) {
 		)
 	}
 	if want := []string{"7reads-2z", "5reads1a \"b\"\\\n\uFFFD"}; !slices.Equal(labels, want) {
-		t.Errorf("%q, want %q", labels, want)
+		t.Errorf("labels %q, want %q", labels, want)
 	}
 	if s := families["btc_reads_took_ns"].Metric[0].Summary; s.GetSampleCount() != 2 || s.GetSampleSum() != 12 {
 		t.Error(s)
 	}
 	for name, want := range map[string]float64{"btc_reads_least": -9, "btc_reads_level": -4, "btc_up": 1} {
 		if g := families[name].Metric[0].Gauge; g.GetValue() != want {
-			t.Errorf("%s: %v, want %v", name, g, want)
+			t.Errorf("%s = %v, want %v", name, g, want)
 		}
 	}
 	if l := families["btc_lost_total"].Metric; len(l) != 2 || l[0].Counter.GetValue() != 3 {
 		t.Error(l)
 	}
 	if families["btc_reads_name"] != nil {
-		t.Error("a map of strings is a metric")
+		t.Error("map of strings exported as a metric")
 	}
 }
 
-// Each line of OTLP is a request that the official types accept, without unknown members.
+// TestOTLPParses checks that each line of OTLP is a request that the official types accept, without
+// unknown members.
 func TestOTLPParses(t *testing.T) {
 	var text strings.Builder
 	r := newRun(&otlp, &text)
 	for _, x := range reports {
 		if x.name == "tests" || x.name == "benchmarks" {
-			continue // btrun refuses these with metrics
+			continue // btrun rejects these with metrics
 		}
 		x.make(otlp.New(r))
 	}
@@ -91,7 +92,7 @@ func TestOTLPParses(t *testing.T) {
 			for _, m := range metrics.ResourceMetrics[0].ScopeMetrics[0].Metrics {
 				for _, p := range m.GetHistogram().GetDataPoints() {
 					if len(p.BucketCounts) != len(p.ExplicitBounds)+1 {
-						t.Errorf("%s: %d counts of %d bounds", m.Name, len(p.BucketCounts), len(p.ExplicitBounds))
+						t.Errorf("%s: %d counts, but %d bounds", m.Name, len(p.BucketCounts), len(p.ExplicitBounds))
 					}
 				}
 			}
@@ -102,12 +103,12 @@ func TestOTLPParses(t *testing.T) {
 		}
 	}
 	if nMetrics < 2 || nLogs < 8 {
-		t.Errorf("%d requests of metrics, %d of logs", nMetrics, nLogs)
+		t.Errorf("%d requests with metrics, %d with logs", nMetrics, nLogs)
 	}
 }
 
-// The counts of a series begin with the run. A series that was absent from the last snapshot, or whose counts have
-// decreased since because the script cleared them, begins after it.
+// TestStart checks the start times of series: the start of the run, or the last snapshot if the series was
+// missing in it, or if its counts have decreased since because the script cleared them.
 func TestStart(t *testing.T) {
 	m := manifest.Map{Name: "@n", Shape: "count", Key: &integer, Value: &unsigned}
 	var text strings.Builder
@@ -123,8 +124,8 @@ func TestStart(t *testing.T) {
 		{[]uint64{6, 1, 7}, "0:0 1:0 2:1"},
 		{[]uint64{2, 1, 8}, "0:2 1:0 2:1"},           // cleared
 		{[]uint64{2, 1}, "0:2 1:0"},                  // deleted
-		{[]uint64{3, 1, 9}, "0:2 1:0 2:4"},           // and there again
-		{[]uint64{3, 1, 9, 4}, "0:2 2:4 other:0"},    // its keys had series
+		{[]uint64{3, 1, 9}, "0:2 1:0 2:4"},           // inserted again
+		{[]uint64{3, 1, 9, 4}, "0:2 2:4 other:0"},    // "other" is new, but its keys had series
 		{[]uint64{3, 1, 9, 5}, "0:2 2:4 other:0"},    // grows
 		{[]uint64{3, 0, 9, 5, 1}, "0:2 2:4 other:0"}, // as large as before
 		{[]uint64{3, 0, 9, 5}, "0:2 2:4 other:8"},    // smaller
@@ -147,7 +148,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A metric has at most the maximum number of series, and the series that it shows are kept.
+// TestMaxSeries checks that a metric has at most the maximum number of series, and that the series
+// shown are kept.
 func TestMaxSeries(t *testing.T) {
 	m := manifest.Map{Name: "@n", Shape: "count", Key: &integer, Value: &unsigned}
 	var text strings.Builder
@@ -174,8 +176,8 @@ func TestMaxSeries(t *testing.T) {
 		want   string
 	}{
 		{[]uint64{1, 2, 3}, "0:1 1:2 2:3"},
-		{[]uint64{1, 2, 3, 100}, "1:2 2:3 other:101"},     // one is replaced once; of equal rank the larger one is kept
-		{[]uint64{50, 2, 3, 200}, "1:2 2:3 other:250"},    // and what is among the others is kept
+		{[]uint64{1, 2, 3, 100}, "1:2 2:3 other:101"},     // one replaced; equal ranks are kept
+		{[]uint64{50, 2, 3, 200}, "1:2 2:3 other:250"},    // series that became "other" stay there
 		{[]uint64{50, 0, 3, 200}, "2:3 other:250"},        // a key that is gone is replaced
 		{[]uint64{50, 0, 3, 200, 9}, "2:3 4:9 other:250"}, // by a new one
 	} {

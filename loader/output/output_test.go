@@ -52,7 +52,7 @@ func words(n ...int64) []byte {
 	return b
 }
 
-// call returns the event of a function with an integer and a string.
+// call returns the event of a function with an integer and a string argument.
 func call(kind string) *event.Event {
 	return &event.Event{
 		Event: &manifest.Event{Kind: kind, Pos: manifest.Pos{Line: 2, Col: 12, EndCol: 16}},
@@ -63,7 +63,7 @@ func call(kind string) *event.Event {
 	}
 }
 
-// mapOf returns a map of a shape. The parts of its key are consecutive.
+// mapOf returns a map of a shape. The parts of its keys are adjacent.
 func mapOf(shape string, parts []manifest.Layout, elems ...render.Element) *Map {
 	m := &manifest.Map{Name: "@m", Shape: shape, Value: &integer}
 	if len(parts) > 0 {
@@ -92,7 +92,7 @@ func atEnd(maps ...*Map) func(Sink) {
 	}
 }
 
-// reports has a row for each thing that a run reports, and for each distinction that formats make.
+// reports has a row for each kind of report and for each difference between formats.
 var reports = []struct {
 	name string
 	make func(Sink)
@@ -105,13 +105,13 @@ var reports = []struct {
 	{"time", func(s Sink) { e := call("time"); e.Values = nil; s.Time(e, []byte("12:00:00\n")) }},
 	{"join", func(s Sink) { s.Join(call("join"), [][]byte{[]byte("ls"), []byte("a\x1bb")}, ", ") }},
 	{"cat", func(s Sink) { stream(s, "cat", "one\x1b\n", "two") }},
-	{"cat of nothing", func(s Sink) { stream(s, "cat") }},
+	{"cat of an empty file", func(s Sink) { stream(s, "cat") }},
 	{"system", func(s Sink) { stream(s, "system", "one\x1b\n", "two\n") }},
 	{"map", func(s Sink) {
 		s.Map(mapOf("count", []manifest.Layout{integer, name}, render.Element{Key: append(words(1), "x y\x00............"...), Value: 5, Set: true},
 			render.Element{Key: append(words(2), "z\x00.............."...), Value: 3, Set: true}))
 	}},
-	{"map, the last one divided", func(s Sink) {
+	{"map, last value divided", func(s Sink) {
 		x := mapOf("sum", []manifest.Layout{integer}, render.Element{Key: words(1), Value: 5, Set: true}, render.Element{Key: words(2), Value: 30, Set: true})
 		x.Top = render.Top{Keep: 1, Div: 10}
 		s.Map(x)
@@ -168,7 +168,7 @@ var reports = []struct {
 	)},
 }
 
-// exported has one map of each shape that metrics support.
+// exported passes one map of each shape that metrics support to show.
 func exported(show func(*Map)) {
 	for i := range script.Maps {
 		x := &Map{Map: &script.Maps[i]}
@@ -176,7 +176,7 @@ func exported(show func(*Map)) {
 		case "@calls":
 			x.Elements = []render.Element{
 				{Key: append(words(1), "a \"b\"\\\n\xff\x00......."...), Value: 5, Set: true}, {Key: append(words(-2), "z\x00.............."...), Value: 3, Set: true},
-				{Key: append(words(-2), "z\x00.............+"...), Value: 4, Set: true}, // the same text
+				{Key: append(words(-2), "z\x00.............+"...), Value: 4, Set: true}, // prints the same
 			}
 		case "@least":
 			x.Elements = []render.Element{{Value: ^uint64(8), Set: true}}
@@ -201,8 +201,8 @@ func stream(s Sink, kind string, pieces ...string) {
 	s.Piece(e, nil, len(pieces) == 0, true)
 }
 
-// newRun returns a run that writes to text; lines of the error output are prefixed with "error
-// output: ".
+// newRun returns a run that writes to text. Lines of the error output are prefixed with "error output:
+// ".
 func newRun(f *Format, text *strings.Builder) *Run {
 	r := &Run{Manifest: &script, Env: &format.Env{Escape: !f.JSON}, At: time.Unix(1, 5)}
 	r.Out = NewWriter("line", func(b []byte, _ bool) []byte {
@@ -219,7 +219,7 @@ func newRun(f *Format, text *strings.Builder) *Run {
 	return r
 }
 
-// The output of each format matches its file in testdata.
+// TestFormats compares the output of each format with its file in testdata.
 func TestFormats(t *testing.T) {
 	for _, f := range Formats {
 		t.Run(f.Name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			if text.String() != string(want) {
-				t.Errorf("%s is not what the format writes; -update writes:\n%s", file, text.String())
+				t.Errorf("%s is out of date; with -update it would be:\n%s", file, text.String())
 			}
 		})
 	}

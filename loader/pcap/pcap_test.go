@@ -32,14 +32,14 @@ func TestFile(t *testing.T) {
 		{46, 1_700_000_000}, {50, 123_456_790}, {54, 65535}, {58, 65536},
 	} {
 		if got := u32(x.off); got != x.want {
-			t.Errorf("word at %d is %#x, not %#x", x.off, got, x.want)
+			t.Errorf("word at %d = %#x, want %#x", x.off, got, x.want)
 		}
 	}
 	if got := string(b.Bytes()[40:46]); got != "packet" {
-		t.Errorf("the packet is %q", got)
+		t.Errorf("packet = %q", got)
 	}
 	if want := 24 + 16 + 6 + 16 + SnapLen; b.Len() != want {
-		t.Errorf("%d bytes, not %d", b.Len(), want)
+		t.Errorf("%d bytes, want %d", b.Len(), want)
 	}
 }
 
@@ -49,9 +49,9 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("no space") }
 
 func TestWriteFails(t *testing.T) {
 	if _, err := NewWriter(broken{}); err == nil {
-		t.Error("a header that was not written is not an error")
+		t.Error("no error for failing to write the header")
 	}
 	if err := (&Writer{to: broken{}}).Packet(1, []byte("x")); err == nil {
-		t.Error("a packet that was not written is not an error")
+		t.Error("no error for failing to write a packet")
 	}
 }

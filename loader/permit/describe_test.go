@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The JSON of a description equals what encoding/json produces for its fields.
+// TestDescriptionJSON compares the JSON of a description with the output of encoding/json for its
+// fields.
 func TestDescriptionJSON(t *testing.T) {
 	full := &Description{
 		Object: "a \"b\".o", SHA256: "00", Script: "tab\t.bt", Compiler: "btc", Target: "6.1", Arches: []string{"x86_64", "arm64"},

@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 		}
 		if (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), Path+":")) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.says)
+			t.Errorf("%q: error = %v, want %q", c.text, err, c.says)
 		}
 		if err == nil && p == nil {
 			t.Errorf("%q: no policy", c.text)
@@ -79,7 +79,8 @@ func TestParseBudget(t *testing.T) {
 	}
 }
 
-// TestSites: the policy checks where the loader attaches, not what the object claims.
+// TestSites checks that the policy applies to the actual attach sites rather than to what the object
+// claims.
 func TestSites(t *testing.T) {
 	at := func(kind string, a manifest.Attach, m resolve.Match) (*manifest.Program, resolve.Match) {
 		a.Text, m.Text = "tracepoint:sched:sched_switch", "tracepoint:sched:sched_switch" // a lie
@@ -168,15 +169,16 @@ func TestSites(t *testing.T) {
 			err = p.Sites(&manifest.Manifest{}, e)
 		}
 		if (err == nil) != c.want {
-			t.Errorf("%s: %s %+v: %v", c.probes, c.kind, c.m, err)
+			t.Errorf("%s: %s %+v: error = %v", c.probes, c.kind, c.m, err)
 		}
 		if got := e.Plans[0].Matches[0].Path; c.want && c.m.Path != "" && got != filepath.Join(dir, "ok", "file") {
-			t.Errorf("%s is attached to by the path %s", c.m.Path, got)
+			t.Errorf("%s is attached to by path %s", c.m.Path, got)
 		}
 	}
 }
 
-// TestLimits: an option that is not set gets the policy's limit, and more than that is an error.
+// TestLimits checks that an option that is not set gets the limit of the policy, and that a higher
+// value is an error.
 func TestLimits(t *testing.T) {
 	p, err := parse(
 		[]byte(
@@ -188,7 +190,7 @@ func TestLimits(t *testing.T) {
 	}
 	l := Limits{Allow: new(permit.Grants), MaxMemory: 1 << 40}
 	if err := p.Apply(&l); err != nil || l.Budget != 0.01 || l.MaxMemory != 64<<20 || l.Timeout.String() != "10m0s" {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("limits %+v, error = %v", l, err)
 	}
 	for _, c := range []struct {
 		says string
@@ -201,11 +203,11 @@ func TestLimits(t *testing.T) {
 	} {
 		c.l.Allow = new(permit.Grants)
 		if err := p.Apply(&c.l); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v, want %q", err, c.says)
+			t.Errorf("error = %v, want %q", err, c.says)
 		}
 	}
 	if err := p.Memory(65 << 20); err == nil || !strings.Contains(err.Error(), ":3 permits at most 64 MiB") {
-		t.Errorf("memory: %v", err)
+		t.Errorf("memory: error = %v", err)
 	}
 	for allow, ok := range map[string]bool{
 		"signal": true, "system": false, "files=/var/log/btc": true, "files=/var/log/btc/x": true, "files=/var/log": false,
@@ -220,7 +222,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	if err := p.Apply(&Limits{Allow: &permit.Grants{All: true}}); err == nil {
-		t.Error("--unsafe is permitted")
+		t.Error("no error for --unsafe")
 	}
 	// Output files are opened relative to the policy's directory, without following symbolic links
 	// below it.
@@ -231,14 +233,14 @@ func TestLimits(t *testing.T) {
 	}
 	if root, ok := g.Root(&permit.Action{Permission: permit.Files, Path: "/var/log/btc/sub/x"}); !ok ||
 		root != "/var/log/btc" {
-		t.Errorf("opened below %s, %v", root, ok)
+		t.Errorf("root = %s, %v", root, ok)
 	}
 	if _, ok := g.Root(&permit.Action{Permission: permit.Files, Path: "/var/log/btc/other"}); ok {
-		t.Error("the policy widens what the options allow")
+		t.Error("policy permits more than the options")
 	}
 	var none *Policy
 	if err := none.Apply(&Limits{Allow: &permit.Grants{All: true}, Command: "true"}); err != nil {
-		t.Errorf("without a policy: %v", err)
+		t.Errorf("without a policy: error = %v", err)
 	}
 }
 
@@ -248,7 +250,7 @@ func TestOutput(t *testing.T) {
 	}
 	dir, err := os.MkdirTemp("/root", "policy")
 	if err != nil {
-		t.Skip("skipped: /root cannot be written to: ", err)
+		t.Skip("skipped: cannot write to /root: ", err)
 	}
 	defer os.RemoveAll(dir)
 	os.Mkdir(dir+"/open", 0o777)
@@ -265,12 +267,13 @@ func TestOutput(t *testing.T) {
 		dir + "/open/x": false, dir + "/etc/x": false, dir + "/passwd": false, dir + "/../x": false, "/tmp/x": false, "x": false, dir + "/none/x": false,
 	} {
 		if err := p.Output(path); (err == nil) != ok {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: error = %v", path, err)
 		}
 	}
 }
 
-// FuzzParse: no input makes the parser panic, and what it accepts is what encoding/json decodes.
+// FuzzParse checks that no input makes the parser panic, and that accepted input is decoded as by
+// encoding/json.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"probes": ["kprobe:vfs_*"], "allow": ["signal", "files=/x"], "budget": "1%", "max_memory": "1M"}`))
 	f.Add([]byte(`{"allow": [null], "allow": 1}`))
@@ -278,13 +281,13 @@ func FuzzParse(f *testing.F) {
 		p, err := parse(data)
 		if err != nil {
 			if p != nil {
-				t.Errorf("%q: a policy beside the error %v", data, err)
+				t.Errorf("%q: policy returned with error %v", data, err)
 			}
 			return
 		}
 		var want file
 		if err := json.Unmarshal(data, &want); err != nil {
-			t.Errorf("%q is accepted, and encoding/json says %v", data, err)
+			t.Errorf("%q: no error, but encoding/json: %v", data, err)
 		}
 		if (want.Probes == nil) != (p.probes == nil) || len(want.Probes) != len(p.probes) || (want.Allow == nil) != (p.grants == nil) {
 			t.Errorf("%q: %+v, want %+v", data, p, want)

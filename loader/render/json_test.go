@@ -25,7 +25,8 @@ func TestStatsAsJSON(t *testing.T) {
 	check(t, jsonOf(true, m, entry(nil, words(2, 12))), whole)
 }
 
-// Histograms have closed intervals; the outermost are open.
+// TestHistAsJSON checks that buckets are closed intervals, except for the outermost ones, which are
+// open.
 func TestHistAsJSON(t *testing.T) {
 	m := &manifest.Map{Name: "@", Shape: "hist", Present: -1}
 	check(t, jsonOf(false, m, entry(nil, buckets(66, nil))), `[]`)

@@ -54,7 +54,7 @@ func TestKeyedAreSortedByValue(t *testing.T) {
 	check(t, keyed(m, Top{}, entry(words(1), words(5)), entry(words(2), words(-5))), "@x[2]: -5\n@x[1]: 5\n")
 }
 
-// min and max sort as unsigned numbers: -1 comes last.
+// TestMinMax checks that min and max are sorted as unsigned numbers: -1 comes last.
 func TestMinMax(t *testing.T) {
 	m := &manifest.Map{Name: "@m", Shape: "min", Present: -1, ValueOff: 8, Key: intLayout, Value: intLayout}
 	check(t, keyed(m, Top{}, entry(words(1), words(1, -1), words(1, 4), words(0, -100)), entry(words(2), words(1, 7))), "@m[2]: 7\n@m[1]: -1\n")
@@ -70,7 +70,7 @@ func TestTopAndDiv(t *testing.T) {
 	check(t, keyed(m, Top{Div: 40}, e[1]), "@[2]: -2\n")
 }
 
-// Values that are not numbers are ordered by key.
+// TestKeyOrder checks that values that are not numbers are sorted by key.
 func TestKeyOrder(t *testing.T) {
 	text := manifest.Layout{Kind: "string", Size: 8}
 	m := &manifest.Map{Name: "@x", Shape: "plain", Present: -1, Value: &text, Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{
@@ -107,7 +107,7 @@ func buckets(n int, set map[int]int64) []byte {
 	return words(b...)
 }
 
-// The histogram in the language's own documentation.
+// TestHist checks the histogram in the documentation of the language.
 func TestHist(t *testing.T) {
 	m := &manifest.Map{Name: "@", Shape: "hist", Present: -1}
 	check(t, scalar(m, Top{}, buckets(66, map[int]int64{0: 1, 3: 1}), buckets(66, map[int]int64{3: 1, 4: 1})), strings.TrimPrefix(`
@@ -165,14 +165,14 @@ func TestLhist(t *testing.T) {
 	got := scalar(m, Top{}, buckets(12, map[int]int64{0: 1, 1: 2, 11: 4}))
 	for _, want := range []string{"(..., 0)               1 |", "[0, 10)                2 |", "[90, 100)              0 |", "[100, ...)             4 |@@@"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("%q not found in\n%s", want, got)
 		}
 	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 0, Max: 10, Step: 3}
 	got = scalar(m, Top{}, buckets(5, map[int]int64{3: 1, 4: 2})) // 9 and above
 	for _, want := range []string{"[6, 9)                 1 |", "[9, ...)               2 |"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("%q not found in\n%s", want, got)
 		}
 	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 3 << 20, Step: 512 << 10}
@@ -200,7 +200,7 @@ func TestPresence(t *testing.T) {
 		{&manifest.Map{Shape: "hist", Present: -1}, buckets(66, map[int]int64{9: 1}), true},
 	} {
 		if el := Reduce(tc.m, entry(words(0)[:4], tc.value)); el.Set != tc.want {
-			t.Errorf("%s: set is %v, want %v", tc.m.Shape, el.Set, tc.want)
+			t.Errorf("%s: Set = %v, want %v", tc.m.Shape, el.Set, tc.want)
 		}
 	}
 }

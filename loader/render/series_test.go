@@ -42,7 +42,8 @@ func inUTC(t *testing.T) {
 	t.Cleanup(func() { time.Local = local })
 }
 
-// An interval without values has a row of its own, and zero has a line.
+// TestSeriesGraph checks that an interval without values has its own row, and that zero is marked with
+// a line.
 func TestSeriesGraph(t *testing.T) {
 	inUTC(t)
 	m := series("")
@@ -59,7 +60,7 @@ hh:mm:ss.ms  |___________________________________________________|
 	check(t, seriesText(m, entry(words(0), words(0, 0, 0))), "@:\n<no data>\n")
 }
 
-// Only the newest interval of a slot counts, over all CPUs that have it.
+// TestSeriesCPUs checks that only the newest interval of a slot is used, from all CPUs that have it.
 func TestSeriesCPUs(t *testing.T) {
 	inUTC(t)
 	for agg, want := range map[string]string{"": "8", "sum": "10", "avg": "2", "min": "2", "max": "8"} {
@@ -72,7 +73,8 @@ func TestSeriesCPUs(t *testing.T) {
 		`[{"start": "1970-01-01T00:00:01Z", "value": 2},{"start": "1970-01-01T00:00:01.1Z", "value": null},{"start": "1970-01-01T00:00:01.2Z", "value": 3}]`)
 }
 
-// All keys end at the last interval of any key, in byte order of the keys.
+// TestSeriesKeys checks that all keys end at the last interval of any key, and that keys are in byte
+// order.
 func TestSeriesKeys(t *testing.T) {
 	inUTC(t)
 	m := series("", manifest.Field{Layout: *intLayout})
@@ -95,7 +97,8 @@ hh:mm:ss.ms  |___________________________________________________|
 `)
 }
 
-// Numbers at the limits of their types, and numbers whose difference overflows int64.
+// TestSeriesExtremes checks numbers at the limits of their types, and numbers whose difference
+// overflows int64.
 func TestSeriesExtremes(t *testing.T) {
 	inUTC(t)
 	const least, most = -1 << 63, 1<<63 - 1
@@ -122,5 +125,5 @@ func TestSeriesExtremes(t *testing.T) {
 			}
 		}
 	}
-	seriesText(series(""), entry(words(1), words(least, 1, 11)), entry(words(2), words(most, 1, 12))) // does not panic
+	seriesText(series(""), entry(words(1), words(least, 1, 11)), entry(words(2), words(most, 1, 12))) // must not panic
 }

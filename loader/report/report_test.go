@@ -16,10 +16,10 @@ func TestMessage(t *testing.T) {
 		full, brief string
 	}{
 		{
-			"a place", Error{Pos: manifest.Pos{Line: 5, Col: 9, EndCol: 12}},
+			"a position", Error{Pos: manifest.Pos{Line: 5, Col: 9, EndCol: 12}},
 			"x.bt:5:9-12: ERROR: bad\nbegin { m(); }\n        ~~~", "x.bt:5:9-12: ERROR: bad",
 		},
-		{"no place", Error{}, "ERROR: bad", "ERROR: bad"},
+		{"no position", Error{}, "ERROR: bad", "ERROR: bad"},
 		{
 			"a macro on two lines", Error{Pos: manifest.Pos{Line: 2, Col: 2}, Chain: []manifest.Location{{Line: 2, Col: 2, EndLine: 3, EndCol: 6}, {Line: 5, Col: 9, EndCol: 12}}},
 			"x.bt:2-3: ERROR: bad\n    f(1,\n      2);\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
@@ -31,7 +31,7 @@ func TestMessage(t *testing.T) {
 			"lib.bt:7:2-4: ERROR: bad\nx.bt:5:9-12: ERROR: expanded from\nbegin { m(); }\n        ~~~",
 		},
 		{
-			"places outside of the text", Error{Chain: []manifest.Location{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
+			"positions outside of the source", Error{Chain: []manifest.Location{{Line: 99, Col: -4, EndCol: 1 << 30}, {Line: 1, Col: 500, EndLine: 1 << 30}}},
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 			"x.bt:99:-4-1073741824: ERROR: bad\nx.bt:1-1073741824: ERROR: expanded from\nmacro m() {\n    f(1,\n      2);\n}\nbegin { m(); }",
 		},

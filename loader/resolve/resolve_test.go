@@ -12,8 +12,8 @@ import (
 	"btc/loader/adapt"
 )
 
-// fake is a kernel with the functions f, g and a module m with the functions g and h; f has one
-// argument. The embedded nil Kernel panics when a rule asks for anything else.
+// fake is a kernel with the functions f and g and a module m with the functions g and h; f has one
+// argument. The embedded nil Kernel causes a panic if any other method is called.
 type fake struct {
 	Kernel
 	unloaded bool // m is not loaded
@@ -70,7 +70,7 @@ func TestFunctions(t *testing.T) {
 		{"fentry:f", false, "fentry:vmlinux:f"},
 		{"fentry:vmlinux:g", false, "fentry:vmlinux:g"},
 		{"fentry:h", false, "fentry:m:h"},
-		{"fentry:g", false, "fentry:vmlinux:g"}, // the kernel's own first
+		{"fentry:g", false, "fentry:vmlinux:g"}, // the kernel's own comes first
 		{"fentry:m:g", false, "the function g is in vmlinux, m, which this loader cannot distinguish"},
 		{"fentry:twice", false, "its types are ambiguous"},
 		{"fentry:none", false, "No matches for fentry none."},
@@ -93,15 +93,15 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A multi link finds functions by name: a program that needs the number of its attach point cannot
-// use one for two functions with the same name.
+// TestMultiNeedsNames checks that multi links find functions by name, so that a program that needs the
+// number of its attach point cannot use one for two functions with the same name.
 func TestMultiNeedsNames(t *testing.T) {
 	for usesID, want := range map[bool]Strategy{false: Multi, true: Single} {
 		p := program(0, "kprobe:*", "")
 		p.UsesID, p.Code = usesID, &manifest.Code{}
 		plan, err := One(fake{}, &p)
 		if err != nil || plan.Strategy != want {
-			t.Errorf("uses its number %v: strategy %d (%v), want %d", usesID, plan.Strategy, err, want)
+			t.Errorf("uses number = %v: strategy %d (%v), want %d", usesID, plan.Strategy, err, want)
 		}
 	}
 	p := program(0, "kprobe:m:*", "")
@@ -111,12 +111,13 @@ func TestMultiNeedsNames(t *testing.T) {
 	}
 }
 
-// It is an error of the attach point if the object reads an argument at another position.
+// TestArguments checks that it is an error of the attach point if the object reads an argument at
+// another position.
 func TestArguments(t *testing.T) {
 	p := program(0, "fentry:f", "")
 	p.Args = []manifest.ArgUse{{Name: "n", Slot: 1, Type: "int"}}
 	if _, err := One(fake{}, &p); err == nil || IsMissing(err) {
-		t.Errorf("%v", err)
+		t.Errorf("error = %v", err)
 	}
 	p.Args[0].Slot = 0
 	if _, err := One(fake{}, &p); err != nil {
@@ -138,13 +139,13 @@ func TestMissingProbes(t *testing.T) {
 		r := All(fake{}, m, all)
 		first, second, third := r.Programs[0], r.Programs[1], r.Programs[2]
 		if first.Plan != nil || !IsMissing(first.Err) || first.Dropped != c.dropped || first.Silent != c.silent {
-			t.Errorf("%s: %+v", c.mode, first)
+			t.Errorf("%s: first program = %+v", c.mode, first)
 		}
 		if second.Plan == nil || second.Err != nil || !third.Unknown || third.Dropped {
-			t.Errorf("%s: %+v, %+v", c.mode, second, third)
+			t.Errorf("%s: other programs = %+v, %+v", c.mode, second, third)
 		}
 		if len(r.Clauses) == 1 && r.Clauses[0].Warn != c.clause || c.mode == "ignore" && len(r.Clauses) > 0 {
-			t.Errorf("%s: %+v", c.mode, r.Clauses)
+			t.Errorf("%s: clauses = %+v", c.mode, r.Clauses)
 		}
 	}
 }
@@ -155,15 +156,16 @@ func TestLimits(t *testing.T) {
 	for key, words := range map[string]string{"max_probes": "5 probes", "max_bpf_progs": "more than 2 BPF programs"} {
 		m.Config.Other = map[string]string{key: "1"}
 		if r := All(fake{}, m, all); r.Limit == nil || !strings.Contains(r.Limit.Text, words) {
-			t.Errorf("%s: %v", key, r.Limit)
+			t.Errorf("%s: Limit = %v", key, r.Limit)
 		}
 	}
 	if r := All(fake{}, m, func(kind string) bool { return false }); r.Limit != nil || len(r.Programs) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("result = %+v", r)
 	}
 }
 
-// An attach point that depends on a parameter is unknown until the parameter has a value.
+// TestParameterInPoint checks that an attach point that depends on a parameter is unknown until the
+// parameter has a value.
 func TestParameterInPoint(t *testing.T) {
 	p := program(0, "kprobe:$1", "")
 	p.Attach.Fill = []string{"$1"}

@@ -17,8 +17,8 @@ import (
 	"btc/loader/hostinfo"
 )
 
-// A program with the filter runs in its process and in no other, whether process IDs are those of
-// the initial or of another PID namespace.
+// TestFilterProcess checks that a program with the filter runs in its process only, whether process IDs
+// are those of the initial PID namespace or of another one.
 func TestFilterProcess(t *testing.T) {
 	fi, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestFilterProcess(t *testing.T) {
 	}
 	for _, ns := range []hostinfo.Namespace{h.PIDNS, {Dev: st.Dev, Ino: st.Ino}} {
 		for pid, want := range map[int]uint32{os.Getpid(): 7, os.Getpid() + 1: 0} {
-			// Loads from the context, so r1 must have been restored.
+			// This loads from the context, so r1 must have been restored.
 			body := asm.Instructions{
 				asm.LoadMem(asm.R0, asm.R1, 0, asm.DWord).WithSymbol("main"),
 				asm.Mov.Imm(asm.R0, 7), asm.Return(),
@@ -55,7 +55,7 @@ func TestFilterProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			if have != want {
-				t.Errorf("process %d by namespace %v: result %d, want %d", pid, ns, have, want)
+				t.Errorf("process %d, by namespace %v: result %d, want %d", pid, ns, have, want)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// text is a program, one instruction per line: "mov", "wide" (two slots), "ja+N", "jeq+N", "exit".
-// A leading "x" marks it as removed.
+// text parses a program with one instruction per word: "mov", "wide" (two slots), "ja+N", "jeq+N",
+// "exit". A leading "x" marks it as removed.
 func text(t *testing.T, s string) (*code, asm.Instructions) {
 	t.Helper()
 	var insns asm.Instructions
@@ -88,17 +88,17 @@ func TestCompact(t *testing.T) {
 			t.Errorf("%s: %s (symbol %q), want %s", c.in, got, out[0].Symbol(), c.want)
 		}
 		if got := fmt.Sprint(at); c.at != "" && got != c.at {
-			t.Errorf("%s: moved to %s, want %s", c.in, got, c.at)
+			t.Errorf("%s: new indices %s, want %s", c.in, got, c.at)
 		}
 	}
 }
 
-// call is a call of a subprogram.
+// call returns a call of a subprogram.
 func call(to string) asm.Instruction {
 	return asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall, Constant: -1}.WithReference(to)
 }
 
-// Subprograms that only a dead side calls are removed with it.
+// TestDropUncalled checks that subprograms called only from dead code are removed with it.
 func TestDropUncalled(t *testing.T) {
 	named := func(name string, body ...asm.Instruction) asm.Instructions {
 		body[0] = body[0].WithSymbol(name)
@@ -117,21 +117,21 @@ func TestDropUncalled(t *testing.T) {
 		}
 	}
 	if got := strings.Join(left, " "); got != "main a b" {
-		t.Errorf("%s are left, want main a b", got)
+		t.Errorf("functions left: %s, want main a b", got)
 	}
 	if out, at, _ := Decide(insns, nil, nil); at != nil || len(out) != len(insns) {
-		t.Errorf("nothing was to be decided: %d of %d instructions, moved to %v", len(out), len(insns), at)
+		t.Errorf("nothing to decide, but %d of %d instructions left, new indices %v", len(out), len(insns), at)
 	}
 }
 
 func TestNewCodeRefusesWildJumps(t *testing.T) {
 	jump := asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Ja), Offset: 9}
 	if _, ok := newCode(asm.Instructions{jump.WithSymbol("f"), asm.Return()}); ok {
-		t.Error("a jump behind the end")
+		t.Error("no error for a jump past the end")
 	}
 }
 
-// form is a relocated test followed by a branch on it: 1 leads to "mov 1", 0 to "mov 2".
+// form returns a relocated test followed by a branch on it: 1 leads to "mov 1", 0 to "mov 2".
 func form(branch asm.JumpOp) asm.Instructions {
 	test := btf.WithCORERelocationMetadata(asm.Mov.Imm(asm.R3, 1), &btf.CORERelocation{})
 	return asm.Instructions{
@@ -142,8 +142,8 @@ func form(branch asm.JumpOp) asm.Instructions {
 	}
 }
 
-// A test with a known result is removed with its dead side. A test with an unknown result, and code
-// that only resembles a test, is kept.
+// TestDecideForms checks that a test with a known result is removed together with its dead side, and
+// that a test with an unknown result, and code that only resembles a test, is kept.
 func TestDecideForms(t *testing.T) {
 	result := func(f *manifest.Form) (yes, known bool) { return f.Arch == "here", f.Arch != "" }
 	function := func(name string, insns asm.Instructions) asm.Instructions {
@@ -166,19 +166,19 @@ func TestDecideForms(t *testing.T) {
 		left   int
 	}{
 		{"taken", asm.JNE, manifest.Form{Arch: "here"}, []int64{2}, 0},
-		{"not taken", asm.JNE, manifest.Form{Arch: "there"}, []int64{1}, 0},
-		{"taken where it is 0", asm.JEq, manifest.Form{Arch: "there"}, []int64{2}, 0},
-		{"not taken where it is 0", asm.JEq, manifest.Form{Arch: "here"}, []int64{1}, 0},
+		{"branch not taken", asm.JNE, manifest.Form{Arch: "there"}, []int64{1}, 0},
+		{"branch taken if 0", asm.JEq, manifest.Form{Arch: "there"}, []int64{2}, 0},
+		{"branch not taken if 0", asm.JEq, manifest.Form{Arch: "here"}, []int64{1}, 0},
 		{"unknown", asm.JNE, manifest.Form{Helper: "loop"}, []int64{1, 2}, 1},
 		{"another branch", asm.JGT, manifest.Form{Arch: "here"}, []int64{1, 2}, 1},
-		{"in no place", asm.JNE, manifest.Form{Arch: "here", Insn: 99}, []int64{1, 2}, 1},
+		{"outside of the program", asm.JNE, manifest.Form{Arch: "here", Insn: 99}, []int64{1, 2}, 1},
 		{"at the branch", asm.JNE, manifest.Form{Arch: "here", Insn: 1}, []int64{1, 2}, 1},
 		{"at the end", asm.JNE, manifest.Form{Arch: "here", Insn: 5}, []int64{1, 2}, 1},
 		{"of another function", asm.JNE, manifest.Form{Arch: "here", Function: "other"}, []int64{1, 2}, 0},
 	} {
 		out, at, left := Decide(function("main", form(c.branch)), []manifest.Form{c.form}, result)
 		if got := constants(out); !slices.Equal(got, c.want) || (at == nil) != (len(c.want) == 2) || len(left) != c.left || out[0].Symbol() != "main" {
-			t.Errorf("%s: %v, moved to %v, left %v; want %v", c.name, got, at, left, c.want)
+			t.Errorf("%s: got %v, new indices %v, remaining tests %v; want %v", c.name, got, at, left, c.want)
 		}
 	}
 	// For a test in a subprogram, the main function is unchanged; remaining tests are reported at
@@ -187,22 +187,23 @@ func TestDecideForms(t *testing.T) {
 	both := append(function("main", main), function("sub", append(form(asm.JNE), form(asm.JNE)...))...)
 	out, at, left := Decide(both, []manifest.Form{{Function: "sub", Insn: 0, Arch: "there"}, {Function: "sub", Insn: 6, Helper: "loop"}}, result)
 	if got := constants(out); !slices.Equal(got, []int64{1}) || !slices.Equal(at, []int{0, 1}) {
-		t.Errorf("in a subprogram: %v, %v, %v", got, at, left)
+		t.Errorf("in a subprogram: got %v, %v, %v", got, at, left)
 	}
 }
 
-// The tests of one helper are 0 from then on; the tests of others are still relocated.
+// TestFix checks that the tests of one helper are fixed to 0, and that the tests of others are still
+// relocated.
 func TestFix(t *testing.T) {
 	insns := append(form(asm.JNE), form(asm.JNE)...)
 	insns[0] = insns[0].WithSymbol("main")
 	forms := []manifest.Form{{Insn: 0, Helper: "a"}, {Insn: 6, Helper: "b"}}
 	if !Fix(insns, forms, "b") || insns[6].Constant != 0 || btf.CORERelocationMetadata(&insns[6]) != nil {
-		t.Error("the test of b is not fixed")
+		t.Error("test of b not fixed")
 	}
 	if insns[0].Constant != 1 || btf.CORERelocationMetadata(&insns[0]) == nil {
-		t.Error("the test of a is")
+		t.Error("test of a fixed")
 	}
 	if Fix(insns, forms, "b") {
-		t.Error("it was fixed already")
+		t.Error("fixed twice")
 	}
 }

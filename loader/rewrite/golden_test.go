@@ -21,7 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the texts of testdata")
 
-// mainProgram returns a program that stores its attach point's number and its context in its frame.
+// mainProgram returns a program that stores the number of its attach point and its context in its stack
+// frame.
 func mainProgram() (*ebpf.ProgramSpec, *manifest.Program) {
 	insns := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1).WithSymbol("main").WithSource(asm.Comment("its line")),
@@ -40,7 +41,7 @@ func mainProgram() (*ebpf.ProgramSpec, *manifest.Program) {
 		}
 }
 
-// The result of each edit of a program, as text.
+// TestPrograms checks the code after each edit of a program.
 func TestPrograms(t *testing.T) {
 	edits := map[string]func(*ebpf.ProgramSpec, *manifest.Program) error{
 		"cookie": IDFromCookie,
@@ -90,20 +91,21 @@ func TestPrograms(t *testing.T) {
 			if d := cmp.Diff(string(want), got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
-			// The new first instruction has the metadata of the main function's.
+			// The new first instruction has the metadata of the main function.
 			if first := &spec.Instructions[0]; first.Symbol() != "main" || btf.FuncMetadata(first) == nil {
-				t.Errorf("the first instruction is of %q", first.Symbol())
+				t.Errorf("symbol of the first instruction = %q", first.Symbol())
 			}
 			for i := range spec.Instructions[1:] {
 				if ins := &spec.Instructions[i+1]; ins.Symbol() != "" || btf.FuncMetadata(ins) != nil {
-					t.Errorf("instruction %d begins a function", i+1)
+					t.Errorf("instruction %d has a symbol", i+1)
 				}
 			}
 		})
 	}
 }
 
-// A record that does not fit below the frame by a single byte is an error.
+// TestRoomForRecords checks that a record that exceeds the space below the frame by a single byte is an
+// error.
 func TestRoomForRecords(t *testing.T) {
 	for _, c := range []struct {
 		direction string
@@ -117,14 +119,14 @@ func TestRoomForRecords(t *testing.T) {
 		p.Code.Frame = c.frame
 		err := (&Syscalls{Regs: arch.All()[0].SyscallRegs}).Program(spec, p, c.direction)
 		if (err == nil) != c.ok {
-			t.Errorf("%s with a frame of %d: %v", c.direction, c.frame, err)
+			t.Errorf("%s with a frame of %d: error = %v", c.direction, c.frame, err)
 		}
 	}
 	for frame, ok := range map[int]bool{504: true, 505: false} {
 		spec, p := mainProgram()
 		p.Code.Frame = frame
 		if err := IDFromCookie(spec, p); (err == nil) != ok {
-			t.Errorf("a cookie with a frame of %d: %v", frame, err)
+			t.Errorf("cookie with a frame of %d: error = %v", frame, err)
 		}
 	}
 }

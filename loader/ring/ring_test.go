@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// fake is a ring buffer in plain memory, with the kernel's side of it.
+// fake returns a ring buffer in ordinary memory, on which the test acts as the kernel.
 func fake(t *testing.T, size int) *Reader {
 	t.Helper()
 	r, err := Open(-1, 0)
@@ -27,7 +27,7 @@ func fake(t *testing.T, size int) *Reader {
 	return r
 }
 
-// put writes a record with flags; it returns false if there is no room.
+// put writes a record with flags. It returns false if there is no space.
 func (r *Reader) put(flags uint32, b []byte) bool {
 	at := atomic.LoadUint64(position(r.prod))
 	n := uint64(headerSize + (len(b)+7)&^7)
@@ -38,13 +38,14 @@ func (r *Reader) put(flags uint32, b []byte) bool {
 	binary.NativeEndian.PutUint32(head, uint32(len(b))|flags)
 	for i, c := range append(head, b...) {
 		off := (at + uint64(i)) & (r.size - 1)
-		r.window[off], r.window[off+r.size] = c, c // as the kernel maps it
+		r.window[off], r.window[off+r.size] = c, c // mapped twice, as by the kernel
 	}
 	atomic.StoreUint64(position(r.prod), at+n)
 	return true
 }
 
-// Records of all lengths are read as they were written, while the ring wraps around many times.
+// TestTurns checks that records of all lengths are read as they were written, while the ring wraps
+// around many times.
 func TestTurns(t *testing.T) {
 	r := fake(t, 4096)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -62,37 +63,37 @@ func TestTurns(t *testing.T) {
 		}
 		for got := r.Next(); got != nil; got = r.Next() {
 			if len(sent) == 0 || !bytes.Equal(got, sent[0]) {
-				t.Fatalf("turn %d: have %d bytes, %d records are due", turn, len(got), len(sent))
+				t.Fatalf("turn %d: read %d bytes, %d records outstanding", turn, len(got), len(sent))
 			}
 			sent = sent[1:]
 		}
 		if len(sent) != 0 || r.Waiting() {
-			t.Fatalf("turn %d: %d records are missing", turn, len(sent))
+			t.Fatalf("turn %d: %d records missing", turn, len(sent))
 		}
 		if told := atomic.LoadUint64(position(r.cons)); told != r.at {
-			t.Fatalf("turn %d: the kernel knows %d of %d", turn, told, r.at)
+			t.Fatalf("turn %d: consumer position %d, want %d", turn, told, r.at)
 		}
 	}
 }
 
-// A record that is still being written delays the records after it.
+// TestBusy checks that a record that is still being written delays the records after it.
 func TestBusy(t *testing.T) {
 	r := fake(t, 4096)
 	r.put(0, []byte("a"))
 	r.put(busyBit, []byte("b"))
 	r.put(0, []byte("c"))
 	if got := r.Next(); string(got) != "a" || r.Busy() {
-		t.Errorf("have %q", got)
+		t.Errorf("record %q", got)
 	}
 	if got := r.Next(); got != nil || !r.Busy() || !r.Waiting() {
-		t.Errorf("have %q, busy %v", got, r.Busy())
+		t.Errorf("record %q, busy = %v", got, r.Busy())
 	}
 	if begin := time.Now(); r.Wait(time.Minute) != nil || time.Since(begin) > 10*time.Second {
-		t.Error("a wait for a record being written took long")
+		t.Error("wait for a record being written took too long")
 	}
 	binary.NativeEndian.PutUint32(r.window[16:], 1)
 	if b, c := string(r.Next()), string(r.Next()); b != "b" || c != "c" || r.Busy() {
-		t.Errorf("have %q, %q", b, c)
+		t.Errorf("records %q, %q", b, c)
 	}
 }
 
@@ -112,14 +113,14 @@ func TestWake(t *testing.T) {
 	r.Wait(time.Millisecond)
 	r.cons, r.prod, r.window = nil, nil, nil
 	r.Close()
-	r.Wake() // of a closed one does nothing
+	r.Wake() // has no effect after Close
 }
 
-// The kernel's own ring buffer: records and wake-ups.
+// TestKernel checks records and wake-ups of the kernel's own ring buffer.
 func TestKernel(t *testing.T) {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 4096})
 	if err != nil {
-		t.Skipf("skipped: needs the right to make BPF maps: %v", err)
+		t.Skipf("skipped: cannot create BPF maps: %v", err)
 	}
 	defer m.Close()
 	sender := func(flags int32) *ebpf.Program {
@@ -158,27 +159,27 @@ func TestKernel(t *testing.T) {
 		run(quiet, 20)
 		for b := r.Next(); b != nil; b = r.Next() {
 			if string(b) != "hell" {
-				t.Fatalf("have %q", b)
+				t.Fatalf("record %q", b)
 			}
 			total++
 		}
 	}
 	if total != 1000 {
-		t.Errorf("%d records of 1000", total)
+		t.Errorf("read %d records, want 1000", total)
 	}
 	// Without a wake-up a wait times out; a wake-up ends it.
 	run(quiet, 1)
 	if begin := time.Now(); r.Wait(30*time.Millisecond) != nil || time.Since(begin) < 25*time.Millisecond {
-		t.Error("a quiet record ended the wait")
+		t.Error("record without a wake-up ended the wait")
 	}
 	run(loud, 1)
 	if begin := time.Now(); r.Wait(time.Minute) != nil || time.Since(begin) > 30*time.Second {
-		t.Error("a wake-up did not end the wait")
+		t.Error("wake-up did not end the wait")
 	}
 	if a, b := r.Next(), r.Next(); a == nil || b == nil || r.Next() != nil {
-		t.Error("records are missing after the waits")
+		t.Error("records missing after the waits")
 	}
-	// Sleep returns at once if a record is available, or when one arrives.
+	// Sleep returns immediately if a record is available, and otherwise when one arrives.
 	run(quiet, 1)
 	begin := time.Now()
 	r.Sleep(time.Minute)
@@ -194,16 +195,16 @@ func TestKernel(t *testing.T) {
 		}
 	})
 	if r.Sleep(time.Minute) != nil || time.Since(begin) > 30*time.Second || r.Next() == nil {
-		t.Error("a record did not end the sleep")
+		t.Error("record did not end the sleep")
 	}
 }
 
-// Records are the same wherever the mapped window begins and ends.
+// TestWindow checks that records are the same wherever the mapped window begins and ends.
 func TestWindow(t *testing.T) {
 	const size = 64 << 10
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: size})
 	if err != nil {
-		t.Skipf("skipped: needs the right to make BPF maps: %v", err)
+		t.Skipf("skipped: cannot create BPF maps: %v", err)
 	}
 	defer m.Close()
 	const length = 1000
@@ -251,7 +252,7 @@ func TestWindow(t *testing.T) {
 			for i := range 11 {
 				b := r.Next()
 				if want := uint64(64 - 14 + turn + i); len(b) != length || binary.NativeEndian.Uint64(b) != want || binary.NativeEndian.Uint64(b[length-8:]) != want {
-					t.Fatalf("span %d, turn %d, record %d: %d bytes", span, turn, i, len(b))
+					t.Fatalf("span %d, turn %d, record %d: wrong length %d", span, turn, i, len(b))
 				}
 			}
 			if r.Next() != nil {
@@ -259,7 +260,7 @@ func TestWindow(t *testing.T) {
 			}
 		}
 		if len(r.window) > int(span)+4096 {
-			t.Errorf("a window of %d bytes of %d", len(r.window), span)
+			t.Errorf("window of %d bytes, want %d", len(r.window), span)
 		}
 		r.Close()
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The exit of a process is an alarm; there is none after close.
+// TestAlarms checks that the exit of a process triggers an alarm, and that there is none after close.
 func TestAlarms(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -36,25 +36,25 @@ func TestAlarms(t *testing.T) {
 		select {
 		case got := <-seen:
 			if got != fd {
-				t.Errorf("descriptor %d, want %d", got, fd)
+				t.Errorf("alarm of descriptor %d, want %d", got, fd)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("no alarm of descriptor %d", fd)
+			t.Fatalf("no alarm for descriptor %d", fd)
 		}
 	}
-	for range 2 { // unread data remains, and each write is an alarm
+	for range 2 { // the data stays unread, and each write triggers an alarm
 		unix.Write(event, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		want(event)
 	}
 	cmd.Process.Kill()
 	want(pidfd) // even before its parent waits for it
-	cmd.Wait()  // may be another alarm
+	cmd.Wait()  // may trigger another alarm
 	a.close()
 	for len(seen) > 0 {
 		<-seen
 	}
 	unix.Write(event, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	if len(seen) != 0 {
-		t.Error("an alarm after close")
+		t.Error("alarm after close")
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"btc/loader/output"
 )
 
-// compiled returns the object of a script.
+// compiled compiles a script and returns its object.
 func compiled(t *testing.T, text string) *object.Object {
 	t.Helper()
 	target, err := kernel.Default("x86_64")
@@ -46,7 +46,7 @@ func compiled(t *testing.T, text string) *object.Object {
 	return o
 }
 
-// guarded is a buffer that is read while it is written.
+// guarded is a buffer that can be read while it is written.
 type guarded struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -69,12 +69,12 @@ func detached(n int) func(*session) bool {
 	return func(s *session) bool { return len(s.detachments()) == n }
 }
 
-// never lets a run end by itself.
+// never lets the run continue until it ends by itself.
 func never(*session) bool { return false }
 
 // budgeted runs a script with short windows, while other goroutines make system calls that nothing
-// else on the machine makes. It stops the run a few windows after until has become true, and
-// returns its output and whether it had ended before that.
+// else on the machine makes. It stops the run a few windows after until has become true. It returns
+// the output, and whether the run had already ended.
 func budgeted(t *testing.T, script string, o Options, until func(*session) bool) (stdout, stderr string, ended bool) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -148,12 +148,12 @@ const runaway = `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs);
 t:syscalls:sys_enter_chdir { @cheap = count(); }
 i:ms:700 { @ticks = count(); }`
 
-// runawayBudget is far above what the second probe of runaway uses, and far below what the first
-// one does, even if it gets a small share of a CPU.
+// runawayBudget is far above the cost of the second probe of runaway and far below that of the first
+// one, even if this gets only a small share of a CPU.
 const runawayBudget = 0.001
 
-// TestBudget: the probe that exceeds the budget is detached after two windows, the others are not,
-// and the report says which period the data covers.
+// TestBudget checks that the probe that exceeds the budget is detached after two windows, the others
+// are not, and the report says which period the data covers.
 func TestBudget(t *testing.T) {
 	out, msg, ended := budgeted(t, runaway, Options{Budget: runawayBudget}, detached(1))
 	if !strings.Contains(msg, "x.bt:1:1: WARNING: tracepoint:syscalls:sys_enter_getpgid was detached after ") ||
@@ -165,21 +165,21 @@ func TestBudget(t *testing.T) {
 		t.Errorf("report: %s", out)
 	}
 	if ended {
-		t.Error("the run ended, though two probes remain")
+		t.Error("run ended, although two probes remained")
 	}
 }
 
-// TestBudgetEndsTheRun: if only timers remain, the run ends.
+// TestBudgetEndsTheRun checks that the run ends if only timers remain.
 func TestBudgetEndsTheRun(t *testing.T) {
 	script := `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); } i:ms:100 { @ticks = count(); } end { printf("ended\n"); }`
 	out, msg, ended := budgeted(t, script, Options{Budget: runawayBudget}, never)
 	if !strings.Contains(msg, "so the run ends") || !strings.Contains(out, "ended\n") ||
 		!strings.Contains(out, "@ticks: ") || !ended {
-		t.Errorf("%s%s", msg, out)
+		t.Errorf("unexpected output: %s%s", msg, out)
 	}
 }
 
-// TestBudgetIsOfAll: programs that exceed the budget only together. The most expensive one is
+// TestBudgetIsOfAll checks that if programs exceed the budget only together, the most expensive one is
 // detached.
 func TestBudgetIsOfAll(t *testing.T) {
 	begun := time.Now()
@@ -190,11 +190,11 @@ func TestBudgetIsOfAll(t *testing.T) {
 	script := strings.Repeat("t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); }\n", 4)
 	out, msg, _ = budgeted(t, script, Options{Budget: 0.000011}, never)
 	if n := strings.Count(msg, "was detached"); n != 4 || !strings.Contains(msg, "so the run ends") {
-		t.Errorf("%d of 4 probes were detached at once:\n%s%s", n, msg, out)
+		t.Errorf("%d of 4 probes detached at once:\n%s%s", n, msg, out)
 	}
 }
 
-// TestBudgetFormats: each format reports what was detached.
+// TestBudgetFormats checks that each format reports the detached probe.
 func TestBudgetFormats(t *testing.T) {
 	out, _, _ := budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("json2")}, detached(1))
 	var line struct {
@@ -217,7 +217,7 @@ func TestBudgetFormats(t *testing.T) {
 		line.Share[1] <= runawayBudget ||
 		(line.To.Sub(line.From)-time.Duration(line.Covered)).Abs() > 50*time.Millisecond ||
 		line.Covered < 400e6 {
-		t.Errorf("%+v in\n%.2000s", line, out)
+		t.Errorf("unexpected line %+v in\n%.2000s", line, out)
 	}
 	out, _, _ = budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("openmetrics"), Object: "x"}, detached(1))
 	for _, want := range []string{
@@ -227,18 +227,19 @@ func TestBudgetFormats(t *testing.T) {
 		"btc_probe_covered_seconds{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_getpgid\"} ",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
+			t.Errorf("%q not found in\n%s", want, out)
 		}
 	}
 	out, _, _ = budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("otlp"), Object: "x"}, detached(1))
 	for _, want := range []string{`"btc.probe","value":{"stringValue":"tracepoint:syscalls:sys_enter_getpgid"}`, `"name":"btc_probe_up"`} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
+			t.Errorf("%q not found in\n%s", want, out)
 		}
 	}
 }
 
-// TestBudgetDetachesEachKind: after a probe of any kind is detached, none of its programs runs.
+// TestBudgetDetachesEachKind checks that after a probe of any kind was detached, none of its programs
+// runs.
 func TestBudgetDetachesEachKind(t *testing.T) {
 	src, lib := filepath.Join(t.TempDir(), "x.c"), filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(src, []byte(`
@@ -294,7 +295,7 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 		}()
 		err = s.Serve()
 		if err != nil {
-			t.Errorf("%s: %v", script, err)
+			t.Errorf("%s: error = %v", script, err)
 		}
 		attach.WaitForPrograms()
 		var before, after []uint64
@@ -311,13 +312,13 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 		}
 		for i := range before {
 			if before[i] == 0 || before[i] != after[i] {
-				t.Errorf("%s: programs took %d ns before and %d after", script, before[i], after[i])
+				t.Errorf("%s: run time of programs %d ns before, %d after detaching", script, before[i], after[i])
 			}
 		}
 		s.Finish()
 		s.Close()
 		if msg := x.Err.(*bytes.Buffer).String(); !strings.Contains(msg, "was detached") {
-			t.Errorf("%s: %s", script, msg)
+			t.Errorf("%s: unexpected messages: %s", script, msg)
 		}
 	}
 }

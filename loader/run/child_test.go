@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stubs are the programs that a command's process may execute before the command.
+// stubs are the programs that the process of a command may execute before the command.
 func stubs(t *testing.T) map[string]*os.File {
 	t.Helper()
 	s := map[string]*os.File{"this program": nil}
@@ -56,10 +56,10 @@ func entries(t *testing.T, c *child, dir string) []string {
 	return names
 }
 
-// The process of -c has the command's name from the start, in every thread. It then executes the
-// command, which inherits nothing of ours.
+// TestChild checks that the process of -c has the command's name from the start, in every thread, and
+// then executes the command, which inherits nothing of ours.
 func TestChild(t *testing.T) {
-	// A name of more than the 15 bytes that the kernel keeps.
+	// A name longer than the 15 bytes that the kernel keeps.
 	path := filepath.Join(t.TempDir(), "sleeps-for-a-long-time")
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestChild(t *testing.T) {
 			threads := entries(t, c, "task")
 			for _, id := range threads {
 				if comm := proc(t, c, "task/"+id+"/comm"); comm != "sleeps-for-a-lo\n" {
-					t.Errorf("comm of %s before the command begins: %q", id, comm)
+					t.Errorf("comm of %s before the command starts = %q", id, comm)
 				}
 			}
 			if stub != nil && len(threads) != 1 {
@@ -96,23 +96,24 @@ func TestChild(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := proc(t, c, "cmdline"); got != path+"\x00100\x00" {
-				t.Errorf("arguments: %q", got)
+				t.Errorf("arguments = %q", got)
 			}
 			for _, fd := range entries(t, c, "fd") {
 				file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", c.pid, fd))
 				if strings.Contains(file, "memfd:") || slices.Contains(pipes, file) {
-					t.Errorf("it has descriptor %s: %s", fd, file)
+					t.Errorf("process inherited descriptor %s: %s", fd, file)
 				}
 			}
 			c.kill()
 			if !c.ended(10 * time.Second) {
-				t.Error("it goes on")
+				t.Error("process still running")
 			}
 		})
 	}
 }
 
-// A command gets the limits, signals and environment that exec.Command would give it.
+// TestChildInherits checks that a command gets the same limits, signals and environment as from
+// exec.Command.
 func TestChildInherits(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "show")
 	text := "#!/bin/sh\n" + `exec >"$1"; ulimit -n; grep -E "^Sig(Blk|Ign|Cgt)" /proc/self/status; env | sort` + "\n"
@@ -149,7 +150,8 @@ func TestChildInherits(t *testing.T) {
 	}
 }
 
-// A command that cannot be executed is an error, and its process does not remain.
+// TestChildRefused checks that a command that cannot be executed is an error, and that its process does
+// not remain.
 func TestChildRefused(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad")
@@ -160,7 +162,7 @@ func TestChildRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"", " true", "no-such-command", dir, "/dev/null"} {
 				if _, err := startChild(command, stub, true); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
-					t.Errorf("%q: %v", command, err)
+					t.Errorf("%q: error = %v", command, err)
 				}
 			}
 			c, err := startChild(bad, stub, true)
@@ -168,28 +170,28 @@ func TestChildRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.resume(); err == nil || !strings.Contains(err.Error(), unix.ENOEXEC.Error()) {
-				t.Errorf("%v", err)
+				t.Errorf("error = %v", err)
 			}
 			if !c.ended(10 * time.Second) {
-				t.Error("the process of a command that cannot be run stays")
+				t.Error("process of a command that cannot be run still exists")
 			}
 			if c, err = startChild("true", stub, true); err != nil {
 				t.Fatal(err)
 			}
-			c.gate.Close() // as when the tracer exits
+			c.gate.Close() // as if the tracer exited
 			if !c.ended(10 * time.Second) {
-				t.Error("the process stays when nobody lets it go on")
+				t.Error("process still exists after the gate was closed")
 			}
 		})
 	}
 }
 
-// A program that shares its process with others is not re-executed: without a stub there is no way
-// to run a command.
+// TestChildOfLibrary checks that a program that is not btrun itself, and may share its process with
+// others, is not re-executed: without a stub, it is an error to run a command.
 func TestChildOfLibrary(t *testing.T) {
 	if c, err := startChild("true", nil, false); err == nil {
 		c.kill()
-		t.Error("this program was started")
+		t.Error("no error without a stub")
 	}
 }
 
@@ -200,7 +202,7 @@ func TestWords(t *testing.T) {
 		err     string
 	}{
 		{"echo a b", []string{"echo", "a", "b"}, ""},
-		{"echo  a", []string{"echo", "", "a"}, ""}, // as bpftrace
+		{"echo  a", []string{"echo", "", "a"}, ""}, // as in bpftrace
 		{`sh -c 'echo "a  b"; exit'`, []string{"sh", "-c", `echo "a  b"; exit`}, ""},
 		{`echo  "a \"b\" \n $x" c\ d ''`, []string{"echo", `a "b" \n $x`, "c d", ""}, ""},
 		{`a'b'"c"d`, []string{"abcd"}, ""},
@@ -211,7 +213,7 @@ func TestWords(t *testing.T) {
 	} {
 		got, err := words(c.command)
 		if !slices.Equal(got, c.want) || (err != nil || c.err != "") && fmt.Sprint(err) != c.err {
-			t.Errorf("%s: %q, %v", c.command, got, err)
+			t.Errorf("words of %s = %q, error = %v", c.command, got, err)
 		}
 	}
 }

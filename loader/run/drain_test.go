@@ -13,7 +13,7 @@ import (
 	"btc/loader/output"
 )
 
-// Events of the sessions in these tests.
+// Events of the sessions in this file.
 const (
 	testPrintf = iota
 	testExit
@@ -23,7 +23,7 @@ const (
 	testSystem
 )
 
-// testSession returns a session with events in its queue that writes to the buffer.
+// testSession returns a session that has events in its queue and writes to the buffer.
 func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 	t.Helper()
 	number := manifest.Field{Layout: manifest.Layout{Kind: "int", Size: 8}, Off: 8}
@@ -62,8 +62,8 @@ func testRecord(id int, value uint64) []byte {
 	return binary.NativeEndian.AppendUint64(b, value)
 }
 
-// Records after exit() are not printed if the run ends before the exit is handled, and the status
-// is that of the first exit.
+// TestDrainExit checks that records after exit() are not printed if the run ends before the exit is
+// handled, and that the status is that of the first exit.
 func TestDrainExit(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 3), testRecord(testPrintf, 2), testRecord(testExit, 4))
 	if err := s.end(); err != nil {
@@ -71,12 +71,12 @@ func TestDrainExit(t *testing.T) {
 	}
 	s.stopPrinter()
 	if out.String() != "1\n" || s.status != 3 || !s.exited || s.events.next() != nil {
-		t.Errorf("status %d, exited %v, output %q", s.status, s.exited, out)
+		t.Errorf("status = %d, exited = %v, output %q", s.status, s.exited, out)
 	}
 }
 
-// A print and a clear of its map are not done in one step if there is an exit between them: the
-// clear is never handled, and the map is printed at the end.
+// TestResetAcrossExit checks that a print and a clear of its map are not combined if there is an exit
+// between them: the clear is never handled, and the map is printed at the end.
 func TestResetAcrossExit(t *testing.T) {
 	for _, c := range []struct {
 		queue [][]byte
@@ -90,14 +90,14 @@ func TestResetAcrossExit(t *testing.T) {
 		s, _ := testSession(t, c.queue...)
 		before := len(s.events.queue)
 		if got := s.front.nextReset(&s.manifest.Events[testPrintMap]); got != c.want {
-			t.Errorf("have %q, want %q", got, c.want)
+			t.Errorf("output %q, want %q", got, c.want)
 		}
 		after := 0
 		for s.events.next() != nil {
 			after++
 		}
 		if c.want == "" && after != before {
-			t.Errorf("%d records of %d are left", after, before)
+			t.Errorf("%d of %d records left", after, before)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"btc/loader/attach"
 )
 
-// A return probe that cannot know its function sends its attach point's number.
+// TestProbedFunc checks that a return probe that cannot know its function sends the number of its
+// attach point.
 func TestProbedFunc(t *testing.T) {
 	s := &session{expansion: &attach.Expansion{Probes: map[int]string{2: "kretprobe:vfs_read", 3: "uretprobe:/lib/libc.so.6:getaddrinfo", 4: "kprobe:mod:f+4"}}}
 	for addr, want := range map[uint64]string{1<<63 + 2: "vfs_read", 1<<63 + 3: "getaddrinfo", 1<<63 + 4: "f", 1<<63 + 9: "9"} {
@@ -18,7 +19,7 @@ func TestProbedFunc(t *testing.T) {
 	}
 	for _, addr := range []uint64{0, 5, 0x7fff12345678, 0xffffffff81000000} {
 		if got, ok := s.probedFunc(addr); ok {
-			t.Errorf("probedFunc(%#x) = %q: that is an address", addr, got)
+			t.Errorf("probedFunc(%#x) = %q, want an address", addr, got)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Caches of two CPUs with two slots of {set, value, key}: a slot that was not in use in the first
-// read is ignored, and a key on both CPUs has both values.
+// TestCachedValues checks caches of two CPUs with two slots of {set, value, key}: a slot that was not
+// in use in the first read is ignored, and a key on both CPUs has both values.
 func TestCachedValues(t *testing.T) {
 	m := &manifest.Map{KeySize: 8, ValueSize: 8,
 		Cache: &manifest.PerCPUCache{CPUs: 2, Slots: 2, SlotSize: 24, ValueOff: 8, KeyOff: 16}}
@@ -34,7 +34,8 @@ func TestCachedValues(t *testing.T) {
 	}
 }
 
-// A slot of a hist has one bucket; one beyond the histogram is ignored.
+// TestCachedBuckets checks that a slot of a hist has one bucket, and that one beyond the histogram is
+// ignored.
 func TestCachedBuckets(t *testing.T) {
 	m := &manifest.Map{Shape: "hist", KeySize: 8, ValueSize: 24,
 		Cache: &manifest.PerCPUCache{CPUs: 2, Slots: 2, SlotSize: 24, KeyOff: 8}}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// global is a fake for the programs' global asleep.
+// global is a fake for the global variable asleep of the programs.
 type global struct{ said []uint64 }
 
 func (g *global) Set(v any) error {
@@ -16,7 +16,7 @@ func (g *global) Set(v any) error {
 	return nil
 }
 
-// paced drives a poller with a fake clock; its waits take no time.
+// paced drives a poller with a fake clock; its waits return immediately.
 type paced struct {
 	*poller
 	global
@@ -36,7 +36,7 @@ func newPaced(t *testing.T) *paced {
 	return p
 }
 
-// after is a wait when this many events arrived in this time.
+// after simulates a wait in which the given number of events arrived in the given time.
 func (p *paced) after(took time.Duration, handled int) {
 	p.t.Helper()
 	p.time = p.time.Add(took)
@@ -46,19 +46,19 @@ func (p *paced) after(took time.Duration, handled int) {
 	}
 }
 
-// At low rates the programs are asked once to wake the reader.
+// TestPollerLowRate checks that at low rates the programs are asked once to wake the reader.
 func TestPollerLowRate(t *testing.T) {
 	p := newPaced(t)
 	for range 100 {
 		p.after(2500*time.Microsecond, 1)
 	}
 	if !slices.Equal(p.said, []uint64{sleeping}) || p.rest != 0 {
-		t.Errorf("said %v, rests %v", p.said, p.rest)
+		t.Errorf("asleep set to %v, rests %v", p.said, p.rest)
 	}
 }
 
-// At medium and high rates they are not, and the rests are bounded; after a rest without events the
-// reader sleeps again.
+// TestPollerHighRate checks that at medium and high rates the programs are not asked to wake the
+// reader, that rests are bounded, and that after a rest without events the reader sleeps again.
 func TestPollerHighRate(t *testing.T) {
 	for _, c := range []struct {
 		every time.Duration
@@ -73,31 +73,33 @@ func TestPollerHighRate(t *testing.T) {
 			rests = append(rests, p.rest)
 		}
 		if !slices.Equal(p.said, []uint64{sleeping, awake}) || p.rest != c.rest || slices.Max(rests) != c.rest {
-			t.Errorf("%d events in %v: said %v, rests %v", c.n, c.every, p.said, p.rest)
+			t.Errorf("%d events in %v: asleep set to %v, rests %v", c.n, c.every, p.said, p.rest)
 		}
 		p.after(c.rest, 0)
 		if !p.sleeps || p.rest != 0 {
-			t.Errorf("%d events in %v, then none: said %v, rests %v", c.n, c.every, p.said, p.rest)
+			t.Errorf("%d events in %v, then none: asleep set to %v, rests %v", c.n, c.every, p.said, p.rest)
 		}
 		p.after(time.Second, 1)
 		if !p.sleeps {
-			t.Errorf("one event after a pause: said %v", p.said)
+			t.Errorf("one event after a pause: asleep set to %v", p.said)
 		}
 	}
 }
 
-// The first event of a burst is handled at once, the others after a short rest.
+// TestPollerBurst checks that the first event of a burst is handled immediately, the others after a
+// short rest.
 func TestPollerBurst(t *testing.T) {
 	p := newPaced(t)
 	p.after(time.Second, 0)
 	p.after(time.Second, 1)
 	p.after(100*time.Microsecond, 50)
 	if p.sleeps || p.rest != shortRest {
-		t.Errorf("said %v, rests %v", p.said, p.rest)
+		t.Errorf("asleep set to %v, rests %v", p.said, p.rest)
 	}
 }
 
-// Programs without the global are polled at fixed times.
+// TestPollerWithoutGlobal checks that programs without the global variable are polled at fixed
+// intervals.
 func TestPollerWithoutGlobal(t *testing.T) {
 	p := newPaced(t)
 	p.asleep = nil

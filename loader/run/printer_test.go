@@ -41,7 +41,8 @@ func (g *gate) Write(b []byte) (int, error) {
 	return g.got.Write(b)
 }
 
-// Output and jobs are written in order, whatever their size and whoever queues them.
+// TestPrinterOrder checks that output and jobs are written in order, whatever their size and whoever
+// queues them.
 func TestPrinterOrder(t *testing.T) {
 	dir := t.TempDir()
 	for _, regular := range []bool{false, true} {
@@ -82,15 +83,16 @@ func TestPrinterOrder(t *testing.T) {
 			}
 		}
 		if string(text) != want.String() {
-			t.Errorf("regular %v: have %d bytes, want %d", regular, len(text), want.Len())
+			t.Errorf("regular = %v: wrote %d bytes, want %d", regular, len(text), want.Len())
 		}
 		if queued, done := p.progress(); queued != done || p.size != 0 {
-			t.Errorf("%d items of %d are done, %d bytes are left", done, queued, p.size)
+			t.Errorf("done %d of %d items, %d bytes left", done, queued, p.size)
 		}
 	}
 }
 
-// A pipe that is not read does not block the sender; the queue is bounded.
+// TestPrinterStalled checks that a pipe that is not read does not block the sender, and that the queue
+// is bounded.
 func TestPrinterStalled(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -103,7 +105,7 @@ func TestPrinterStalled(t *testing.T) {
 	n := 0
 	for ; !p.full(); n++ {
 		if n > (maxQueued+pipeSize+4*output.Fill)/len(line) {
-			t.Fatal("it takes more than it may")
+			t.Fatal("queue exceeds its limit")
 		}
 		out.Write(line)
 		if n%100 == 0 {
@@ -129,11 +131,11 @@ func TestPrinterStalled(t *testing.T) {
 	}
 	w.Close()
 	if total := <-got; total != n*len(line) {
-		t.Errorf("%d bytes of %d", total, n*len(line))
+		t.Errorf("wrote %d of %d bytes", total, n*len(line))
 	}
 }
 
-// After a write error nothing is written, and the reader gets the error.
+// TestPrinterError checks that after a write error nothing is written, and the reader gets the error.
 func TestPrinterError(t *testing.T) {
 	g := newGate()
 	g.err = errors.New("no more room")
@@ -144,12 +146,12 @@ func TestPrinterError(t *testing.T) {
 	<-woken
 	p.put([]byte("b"), true)
 	if err := p.close(); err != g.err || !p.failed.Load() {
-		t.Errorf("have %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// A panic while one map or event is printed is an error of that item: the others are printed, and
-// the status is not 0.
+// TestPanicOfOneItem checks that a panic while printing one map or event is reported as an error of
+// that item, that the others are printed, and that the status is not 0.
 func TestPanicOfOneItem(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testPrintf, 2))
 	s.handlers[testExit] = func(*writer, *event.Event) { panic("of an event") }
@@ -162,33 +164,34 @@ func TestPanicOfOneItem(t *testing.T) {
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "of an event") || !strings.Contains(text, "of a job") ||
 		strings.Contains(text, "half") || !s.crashed.Load() {
-		t.Errorf("have %q", text)
+		t.Errorf("output %q", text)
 	}
 	for _, want := range []string{"1\n", "2\n", "3\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %q", want, out)
+			t.Errorf("%q not found in %q", want, out)
 		}
 	}
 }
 
-// While the output blocks, maps are read and an exit() is handled when their events arrive.
+// TestReaderGoesOn checks that while the output blocks, maps are read and an exit() is handled when
+// their events arrive.
 func TestReaderGoesOn(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testPrintf, 2), testRecord(testExit, 5))
 	free := make(chan struct{})
 	s.front.later(0, manifest.Pos{}, func(w *writer) { <-free })
 	s.drain()
 	if !s.exited || s.status != 5 {
-		t.Error("the exit was not handled")
+		t.Error("exit not handled")
 	}
 	close(free)
 	s.stopPrinter()
 	if out.String() != "1\n2\n" {
-		t.Errorf("have %q", out)
+		t.Errorf("output %q", out)
 	}
 }
 
-// While there is no room for more output, an exit() later in the ring buffer takes effect on the
-// programs.
+// TestExitWithoutRoom checks that while there is no space for more output, an exit() later in the ring
+// buffer still stops the programs.
 func TestExitWithoutRoom(t *testing.T) {
 	s, _ := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 5))
 	free := make(chan struct{})
@@ -200,15 +203,15 @@ func TestExitWithoutRoom(t *testing.T) {
 	select {
 	case <-l.closed:
 	case <-time.After(30 * time.Second):
-		t.Error("the programs are still attached")
+		t.Error("programs still attached")
 	}
 	close(free)
 	if !<-done || s.exited || s.events.next() == nil {
-		t.Error("records were handled")
+		t.Error("records handled")
 	}
 	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-s.stopping })
 	s.stop()
-	s.awaitRoom(true) // ends
+	s.awaitRoom(true) // returns
 }
 
 type closer struct{ closed chan struct{} }
@@ -218,8 +221,8 @@ func (c *closer) Close() error {
 	return nil
 }
 
-// A command's output is printed as it is written, in order, and a long-running command ends with
-// the run.
+// TestSystem checks that a command's output is printed in order as it is written, and that a
+// long-running command ends with the run.
 func TestSystem(t *testing.T) {
 	s, out := testSession(t)
 	s.manifest.Events[testSystem].Format = "echo %d; echo more >&2"
@@ -229,7 +232,7 @@ func TestSystem(t *testing.T) {
 	s.handle(testRecord(testPrintf, 3))
 	s.stopPrinter()
 	if want := "1\n2\nmore\n\n3\n"; out.String() != want {
-		t.Errorf("have %q, want %q", out, want)
+		t.Errorf("output %q, want %q", out, want)
 	}
 	s, out = testSession(t)
 	s.manifest.Events[testSystem].Format = "echo %d; sleep 1000; echo unreached"
@@ -239,18 +242,18 @@ func TestSystem(t *testing.T) {
 	s.rush.now()
 	s.stopPrinter()
 	if text := out.String(); strings.Contains(text, "unreached") || !strings.Contains(text, "3\n") {
-		t.Errorf("have %q", text)
+		t.Errorf("output %q", text)
 	}
 	s.startPrinter()
 	s.overtime.Store(true)
 	s.handle(testRecord(testSystem, 4))
 	s.stopPrinter()
 	if s.unstarted != 1 || strings.Contains(out.String(), "4") {
-		t.Errorf("%d commands were not started", s.unstarted)
+		t.Errorf("%d commands not started", s.unstarted)
 	}
 }
 
-// cat() of a FIFO does not wait for a writer, because it prints regular files only.
+// TestCatOfFIFO checks that cat() of a FIFO does not wait for a writer: it prints regular files only.
 func TestCatOfFIFO(t *testing.T) {
 	s, out := testSession(t)
 	name := filepath.Join(t.TempDir(), "fifo")
@@ -263,18 +266,18 @@ func TestCatOfFIFO(t *testing.T) {
 	s.handle(testRecord(testPrintf, 3))
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "(Not a regular file)") || !strings.HasSuffix(text, "3\n") {
-		t.Errorf("have %q", text)
+		t.Errorf("output %q", text)
 	}
 }
 
-// Pieces end with whole characters.
+// TestChunks checks that pieces end with whole characters.
 func TestChunks(t *testing.T) {
 	text := strings.Repeat("aé€😀\xff", 500)
 	for size := 1; size < 8000; size = size*3 + 1 {
 		var got strings.Builder
 		err := chunks(&slowReader{text: text, size: size}, nil, func(b []byte) {
 			if n := wholeRunes(b); n != len(b) {
-				t.Errorf("a piece of %d bytes ends within a character", len(b))
+				t.Errorf("piece of %d bytes ends within a character", len(b))
 			}
 			got.Write(b)
 		})
@@ -298,24 +301,26 @@ func (r *slowReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Stack frames are kept until everything queued before the next sweep has been printed.
+// TestSweeps checks that stack frames are kept until everything queued before the next sweep has been
+// printed.
 func TestSweeps(t *testing.T) {
 	var s sweeps
 	for i := range uint64(maxSweeps) {
 		if !s.trim("st", 0) {
-			t.Fatalf("no room for sweep %d", i)
+			t.Fatalf("no space for sweep %d", i)
 		}
 		s.add("st", sweep{map[uint64][]byte{i: {byte(i)}}, 10 * (i + 1)})
 	}
 	if s.trim("st", 9) {
-		t.Error("there is room while nothing is printed")
+		t.Error("sweep possible although nothing was printed")
 	}
 	if !s.trim("st", 20) || s.find("st", 0) != nil || s.find("st", 1) == nil || s.find("st", 3) == nil {
-		t.Errorf("have %v", s.all)
+		t.Errorf("frames %v", s.all)
 	}
 }
 
-// In an object from before the feature empty-time, a time event without a format uses the default.
+// TestTimeOfOldObjects checks that in an object from before the feature empty-time, a time event
+// without a format uses the default.
 func TestTimeOfOldObjects(t *testing.T) {
 	for _, requires := range [][]string{nil, {manifest.EmptyTime}} {
 		s, out := testSession(t)
@@ -326,7 +331,7 @@ func TestTimeOfOldObjects(t *testing.T) {
 		s.handle(testRecord(testSystem, 0))
 		s.stopPrinter()
 		if printed := strings.Count(out.String(), ":") == 2; printed != (requires == nil) {
-			t.Errorf("requires %v: have %q", requires, out.String())
+			t.Errorf("requires %v: output %q", requires, out.String())
 		}
 	}
 }

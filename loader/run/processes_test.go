@@ -19,9 +19,9 @@ func TestProcessesOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pids := processesOf([]string{idle, "/no/such/file", self}); !slices.Contains(pids, uint32(os.Getpid())) {
-		t.Errorf("this process is not among %v", pids)
+		t.Errorf("this process not found in %v", pids)
 	}
 	if pids := processesOf([]string{idle, "/no/such/file"}); len(pids) != 0 {
-		t.Errorf("processes %v of a program that nobody runs", pids)
+		t.Errorf("found processes %v of a program that is not running", pids)
 	}
 }

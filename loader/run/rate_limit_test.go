@@ -17,7 +17,7 @@ func TestRateLimit(t *testing.T) {
 		}
 	}
 	if shown != shownAtOnce || !f.admit(4, now) {
-		t.Errorf("%d shown, want %d of one kind and the first of another", shown, shownAtOnce)
+		t.Errorf("%d messages shown, want %d of one kind and the first of another", shown, shownAtOnce)
 	}
 	due := func(at time.Time, final bool) (n uint64) {
 		f.due(at, final, func(i int, k uint64) { n += k })
@@ -38,7 +38,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// A message that repeats for a day is rarely shown, and the totals are complete.
+// TestRateLimitBacksOff checks that a message that repeats for a day is shown rarely, and that the
+// totals are complete.
 func TestRateLimitBacksOff(t *testing.T) {
 	var f rateLimits
 	now := time.Unix(1e9, 0)
@@ -63,11 +64,11 @@ func TestRateLimitBacksOff(t *testing.T) {
 	f.admit(3, now)
 	now, reports = now.Add(backoffFirst), 0
 	if f.due(now, false, report); reports != 1 {
-		t.Error("after a quiet time it is not reported soon")
+		t.Error("message after a quiet period not reported soon")
 	}
 	f.admit(3, now)
 	f.due(now, true, report)
 	if shown+sum != 10*day+3 {
-		t.Errorf("%d of %d messages", shown+sum, 10*day+3)
+		t.Errorf("counted %d messages, want %d", shown+sum, 10*day+3)
 	}
 }

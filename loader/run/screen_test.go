@@ -11,12 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// grid is a small terminal emulator: it knows the control sequences that screen uses, and keeps the
+// grid is a small terminal emulator. It supports the control sequences that screen uses, and keeps the
 // rows that scroll out.
 type grid struct {
 	rows, columns int
-	lines         []string // all rows, those that scrolled out first
-	row, column   int      // of the cursor; row counts from the first of lines
+	lines         []string // all rows; those that scrolled out come first
+	row, column   int      // cursor; row is an index into lines
 }
 
 func (g *grid) top() int { return max(len(g.lines)-g.rows, 0) }
@@ -33,7 +33,7 @@ func (g *grid) Write(text []byte) (int, error) {
 		switch c := text[i]; {
 		case c == '\r':
 			g.column = 0
-		case c == '\n': // the terminal's driver adds a carriage return
+		case c == '\n': // the terminal driver adds a carriage return
 			g.row, g.column = g.row+1, 0
 		case c == 0x1b:
 			end := i + 2 + bytes.IndexFunc(text[i+2:], func(r rune) bool { return r >= '@' })
@@ -96,7 +96,7 @@ func view(lines ...string) [][]byte {
 	return all
 }
 
-// TestScreen: all output is above the view, whether its lines are complete, wide or many.
+// TestScreen checks that all output is above the view, whether its lines are complete, wide or many.
 func TestScreen(t *testing.T) {
 	for _, rows := range []int{4, 6, 30} {
 		for _, step := range []int{1, 3, 7, 1000} {
@@ -126,7 +126,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestTallView: a view has at most one row less than the screen.
+// TestTallView checks that a view has at most one row less than the screen.
 func TestTallView(t *testing.T) {
 	g := &grid{rows: 5, columns: 20}
 	s := newScreen(g)

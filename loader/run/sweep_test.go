@@ -31,8 +31,8 @@ func TestStackRefs(t *testing.T) {
 	}
 }
 
-// A stack table that is more than half full loses the stacks that no map refers to; their frames
-// stay known for events that were already sent.
+// TestSweepFreesUnusedStacks checks that stacks that no map refers to are removed from a stack table
+// that is more than half full, and that their frames stay known for events that were already sent.
 func TestSweepFreesUnusedStacks(t *testing.T) {
 	stack := manifest.Layout{Kind: "kstack", Size: 8, Stack: "stk", Depth: 2}
 	m := &manifest.Manifest{Maps: []manifest.Map{
@@ -73,7 +73,7 @@ func TestSweepFreesUnusedStacks(t *testing.T) {
 	}
 	for id := uint64(1); id <= 6; id++ {
 		if f := tab.frames(&stack, id); len(f) != 1 || f[0] != id*100 {
-			t.Errorf("frames of %d: %v", id, f)
+			t.Errorf("frames of %d = %v", id, f)
 		}
 	}
 }

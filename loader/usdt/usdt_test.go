@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The forms that compilers write, by architecture.
+// TestArguments checks the forms of arguments that compilers write, by architecture.
 func TestArguments(t *testing.T) {
 	const none = NoIndex
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestArguments(t *testing.T) {
 	} {
 		r := reader{table: tableOf(c.machine), symbols: map[string]uint64{"here": 0x2000}}
 		if diff := cmp.Diff(c.want, r.args(c.text, 0x1000)); diff != "" {
-			t.Errorf("%s %q (-want +have):\n%s", c.machine, c.text, diff)
+			t.Errorf("%s %q (-want +got):\n%s", c.machine, c.text, diff)
 		}
 	}
 }
@@ -59,21 +59,21 @@ func TestArguments(t *testing.T) {
 func TestEncode(t *testing.T) {
 	b := Encode([]Arg{{}, {Memory, -2, 80, 88, 3, 4, true}})
 	if len(b) != MaxArgs*ArgSize {
-		t.Fatalf("%d bytes", len(b))
+		t.Fatalf("encoded %d bytes", len(b))
 	}
 	want := binary.NativeEndian.AppendUint64(nil, 1<<64-2)
 	want = binary.NativeEndian.AppendUint16(want, 80)
 	want = binary.NativeEndian.AppendUint16(want, 88)
 	want = append(want, 3, 3, 4, 1)
 	if !bytes.Equal(b[ArgSize:2*ArgSize], want) {
-		t.Errorf("have % x, want % x", b[ArgSize:2*ArgSize], want)
+		t.Errorf("encoded % x, want % x", b[ArgSize:2*ArgSize], want)
 	}
 	if n := len(Encode(make([]Arg, 50))); n != MaxArgs*ArgSize {
 		t.Errorf("%d bytes for 50 arguments", n)
 	}
 }
 
-// note makes a note with a probe.
+// note returns a note with a probe.
 func note(pc, base, semaphore uint64, texts string) []byte {
 	desc := binary.LittleEndian.AppendUint64(nil, pc)
 	desc = binary.LittleEndian.AppendUint64(desc, base)
@@ -90,8 +90,8 @@ func note(pc, base, semaphore uint64, texts string) []byte {
 	return b
 }
 
-// image returns an ELF file with one code and one data segment and these notes, and a .stapsdt.base
-// section at address 0x1800.
+// image returns an ELF file with one code segment, one data segment, the notes, and a section
+// .stapsdt.base at address 0x1800.
 func image(notes []byte) []byte {
 	const names = "\x00.note.stapsdt\x00.stapsdt.base\x00.shstrtab\x00"
 	var b bytes.Buffer
@@ -122,7 +122,7 @@ func read(t *testing.T, b []byte) ([]Location, error) {
 func TestNotes(t *testing.T) {
 	other := append(binary.LittleEndian.AppendUint32(nil, 4), 0, 0, 0, 0, 1, 0, 0, 0, 'G', 'N', 'U', 0)
 	notes := append(note(0x1010, 0x1800, 0, "p\x00one\x008@%rax\x00"), other...)
-	// A file that was moved by 0x100 after its notes were written.
+	// A file whose addresses were shifted by 0x100 after its notes were written.
 	notes = append(notes, note(0x1010, 0x1700, 0x3f04, "p\x00two\x00\x00")...)
 	have, err := read(t, image(notes))
 	if err != nil {
@@ -133,12 +133,12 @@ func TestNotes(t *testing.T) {
 		{Provider: "p", Name: "two", Offset: 0x210, Semaphore: 0x2004},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("(-want +have):\n%s", diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// Invalid notes are reported. Those before them are used, and those after them if it is certain
-// where they begin.
+// TestInvalidNotes checks that invalid notes are reported, that notes before them are used, and also
+// notes after them if it is certain where they begin.
 func TestInvalidNotes(t *testing.T) {
 	good := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
 	for name, bad := range map[string][]byte{
@@ -151,11 +151,11 @@ func TestInvalidNotes(t *testing.T) {
 	} {
 		have, err := read(t, image(append(bytes.Clone(good), bad...)))
 		if err == nil || len(have) != 1 {
-			t.Errorf("%s: %d probes, error %v", name, len(have), err)
+			t.Errorf("%s: %d probes, error = %v", name, len(have), err)
 		}
 		framed := map[string]bool{"no code there": true, "no counter there": true, "strings cut short": true}
 		if have, err = read(t, image(slices.Concat(good, bad, good))); framed[name] && (err == nil || len(have) != 2) {
-			t.Errorf("%s: %d probes around it, error %v", name, len(have), err)
+			t.Errorf("%s: %d probes around it, error = %v", name, len(have), err)
 		}
 	}
 }
@@ -170,11 +170,11 @@ func FuzzNotes(f *testing.F) {
 		all, _ := Read(file)
 		for _, l := range all {
 			if l.Offset >= 0x1100 || len(l.Args) > MaxArgs {
-				t.Errorf("%+v", l)
+				t.Errorf("invalid location %+v", l)
 			}
 			for _, a := range l.Args {
 				if a.Kind != Absent && (a.Size == 0 || a.Size > 8 || a.Reg > 256) {
-					t.Errorf("%q: %+v", l.Text, a)
+					t.Errorf("%q: invalid argument %+v", l.Text, a)
 				}
 			}
 		}
