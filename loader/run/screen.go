@@ -138,6 +138,10 @@ func (s *screen) begin() {
 	}
 	s.frame = append(s.frame, '\r')
 	s.up(n - 1)
+	if n == 1 { // some terminals keep what is erased when it is the whole screen
+		s.frame = append(s.frame, eraseLine...)
+		return
+	}
 	s.frame = append(s.frame, eraseBelow...)
 }
 
@@ -153,8 +157,10 @@ func (s *screen) up(n int) {
 	}
 }
 
-// end appends the view to a frame and writes it.
+// end appends the view to a frame and writes it. Lines that no longer fit below the output are left out.
 func (s *screen) end() error {
+	rows, columns := s.size()
+	s.view = s.view[:min(len(s.view), max(rows-height(s.open, columns), 0))]
 	for i, line := range s.view {
 		if i > 0 || len(s.open) > 0 {
 			s.frame = append(s.frame, "\r\n"...)

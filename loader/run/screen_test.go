@@ -187,7 +187,8 @@ func TestSmallScreen(t *testing.T) {
 			s.size = func() (int, int) { return g.rows, g.columns }
 			for i := range 9 {
 				s.paint(view("head", "12", "345"))
-				s.Write(fmt.Appendf(nil, "%d\n", i))
+				s.Write(fmt.Appendf(nil, "%d", i)) // below it, there is less room
+				s.Write([]byte("\n"))
 			}
 			s.leave()
 			if want := "0\n1\n2\n3\n4\n5\n6\n7\n8"; g.String() != want {

@@ -186,6 +186,34 @@ interval:ms:100 { @line++; printf("line %d is longer than the terminal is wide, 
 	w.until(`@n: \d+\n>`)
 }
 
+// TestSizes checks that in a window of any size the output of the script is whole, and nothing of the view is left, with names
+// that are wide or hold tabs.
+func TestSizes(t *testing.T) {
+	w := open(t)
+	w.script("sizes.bt", `interval:ms:30 { @n++; printf("line %d\n", @n); @by["中文字符很宽", "a\tb"] = count(); }
+interval:ms:100 { printf("."); printf("."); printf("\n"); }
+`)
+	for _, size := range [][2]string{{"9", "2"}, {"12", "4"}, {"30", "1"}, {"200", "60"}} {
+		w.tmux("resize-window", "-x", size[0], "-y", size[1])
+		w.clear()
+		w.types("btc run --no-warnings --top 5 --every 100ms --timeout 2s sizes.bt; echo end$?")
+		text := w.until(`(?s)@n: \d+\s.*end0`, "-J")
+		lines := regexp.MustCompile(`line (\d+)\n`).FindAllStringSubmatch(text, -1)
+		if len(lines) < 10 {
+			t.Errorf("%v: %d lines of the script are there:\n%s", size, len(lines), text)
+		}
+		for i, l := range lines {
+			if l[1] != fmt.Sprint(i+1) {
+				t.Errorf("%v: line %d is %q:\n%s", size, i+1, l[0], text)
+				break
+			}
+		}
+		if regexp.MustCompile(`(?m)^\d\d:\d\d:`).MatchString(text) || strings.Count(text, "@by") > 1 {
+			t.Errorf("%v: the view was left:\n%s", size, text)
+		}
+	}
+}
+
 // TestProgress checks that a slow attach shows its progress and removes it at the end.
 func TestProgress(t *testing.T) {
 	w := open(t)
