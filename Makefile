@@ -9,7 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION)
 GCFLAGS  := github.com/ianlancetaylor/demangle=-l
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test module-path race test-kernels test-loaders release test-release lint bench fuzz mutate \
+.PHONY: all build demo test module-path race test-kernels test-loaders test-tools release test-release lint bench fuzz mutate \
 	generate docs site clean
 
 all: build
@@ -56,6 +56,14 @@ ifdef KERNEL
 else
 	$(GO) test ./tests/loaders -count=1 -v -all
 endif
+
+# test-tools runs the tools of examples in an emulated guest, each beside bpftrace's own tool and that
+# of libbpf-tools, as far as they can be had:
+#   make test-tools KERNEL=6.12 RUN=biosnoop     KERNEL is a name of build/kernels or a pattern
+test-tools:
+	@bash tests/setup/oracle.sh
+	@bash tests/setup/bcc.sh
+	$(GO) test ./tests/tools -count=1 -v -timeout 3h -run TestGuests -kernel '$(or $(KERNEL),.*)' $(if $(RUN),-tool '$(RUN)')
 
 # test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, a server of
 # OpenSSH, an OpenTelemetry Collector), as far as they can be had, and runs btrun and btc with them.

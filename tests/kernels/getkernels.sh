@@ -61,7 +61,7 @@ modules_of() {
 	*-riscv64) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc nf_nat nf_tables nfsd nfs nfsv4 sunrpc cfg80211 mac80211 fuse \
 		btrfs ext4 jbd2 drm gpu_sched nvme nvme_core overlay bridge cifs ceph libceph dm_mod f2fs \
 		usbcore netfs cachefiles wireguard ip_vs binder_linux ;;
-	*) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc ;;
+	*) echo kvm xfs nf_conntrack scsi_mod nf_conntrack_irc raid1 ;;
 	esac
 }
 

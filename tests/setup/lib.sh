@@ -23,3 +23,25 @@ apt_proxy() {
 }
 
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# unpack_packages SUITE ARCH DIR PACKAGE...: unpacks packages into DIR, by a package state of its own.
+unpack_packages() {
+	local suite=$1 arch=$2 to=$3 mirror apt status
+	shift 3
+	mirror=$(apt_mirror || true)
+	[ -n "$mirror" ] || { echo "apt has no package source"; return 1; }
+	apt=$(mktemp -d)
+	mkdir -p "$apt"/lists/partial "$apt"/archives/partial "$to"
+	: >"$apt/status"
+	echo "deb [arch=$arch signed-by=$keyring] $mirror $suite main" >"$apt/sources.list"
+	local options="-qq -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=- -o Dir::State::Lists=$apt/lists
+		-o Dir::State::status=$apt/status -o Dir::Cache=$apt -o Acquire::Languages=none -o APT::Architecture=$arch
+		-o APT::Architectures=$arch -o APT::Sandbox::User=root -o APT::Default-Release="
+	(
+		cd "$apt" && apt-get $options update && apt-get $options download "$@" >/dev/null &&
+			for f in *.deb; do dpkg -x "$f" "$to" || exit 1; done
+	)
+	status=$?
+	rm -rf "$apt"
+	return $status
+}
