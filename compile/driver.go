@@ -51,7 +51,7 @@ type Input struct {
 	// Dirs are the directories that #include searches; Include are headers that are read before the script's own
 	// text.
 	Dirs, Include []string
-	// Files finds the debug information of programs, for uprobes that use names from it; nil for none.
+	// Files finds the debug information of programs, for uprobes that use names from it, or nil if there is none.
 	Files *debuginfo.Finder
 	// Confined restricts imports and headers to Dirs; the caller must not set Files and Environ.
 	Confined bool
@@ -294,7 +294,7 @@ func checkSymbols(m *ir.Module) error {
 	return nil
 }
 
-// suffix is what ends the names of the object's own symbols.
+// suffix returns the suffix of the names of the object's own symbols.
 func (in Input) suffix(m *ir.Module) string {
 	switch {
 	case in.Suffix != "":
@@ -368,7 +368,7 @@ func report(err error, src *diag.Source, diags *diag.List) {
 	}
 }
 
-// spanOf is the span of a position, one byte long.
+// spanOf returns the span of a position, one byte long.
 func spanOf(src *diag.Source, p ir.Pos) diag.Span {
 	if p.Line < 1 || p.Line > src.LineCount() {
 		return diag.Span{}

@@ -38,7 +38,7 @@ func withEnvironment(script *ast.Script, environ []string) *ast.Script {
 	return &out
 }
 
-// setting is the value of a setting in the config block's syntax.
+// setting returns the value of a setting in the config block's syntax.
 func setting(text string, at ast.Extent) ast.Expr {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return &ast.IntLit{Extent: at, Text: text, Value: n}

@@ -24,7 +24,7 @@ func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, d
 	others.begin()
 	one, failed := ir.NewUnifier(m), false
 	for _, t := range in.Others {
-		reason := others.next().mismatch(one, src).because(info, t)
+		reason := others.next().mismatch(one, src).missingEvent(info, t)
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
@@ -68,7 +68,7 @@ type others struct {
 	done   chan struct{}
 }
 
-// view is the result of checking the script for one further target.
+// view is the result of checking the script for one of the further targets.
 type view struct {
 	module *ir.Module // nil unless the target is the first of its architecture
 	diags  *diag.List
@@ -146,9 +146,9 @@ type mismatch struct {
 	text string
 }
 
-// because returns the cause if it is an event that the target does not have: such an event has the fields of the
-// first target, whose types the target may lack.
-func (r *mismatch) because(info *check.Info, t *kernel.Target) *mismatch {
+// missingEvent returns the cause if it is an event that the target does not have: such an event
+// has the fields of the first target, whose types the target may lack.
+func (r *mismatch) missingEvent(info *check.Info, t *kernel.Target) *mismatch {
 	if r == nil {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 // bpftraceVersion is the release of bpftrace that btc follows, in the form in which bpftrace prints its own.
 const bpftraceVersion = "v" + manifest.Language
 
-// bpftrace is the program when it is called by this name: btc run without the word "run"; it reports bpftrace's
-// version.
+// bpftrace returns the command for a link to btc with that name: btc run without the word "run".
+// It reports bpftrace's version.
 func bpftrace(root *command, args []string) int {
 	program := programCommand(root, "bpftrace")
 	if len(args) == 0 {

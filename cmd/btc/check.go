@@ -113,14 +113,14 @@ func openTargets(files []string) ([]*kernel.Target, error) {
 
 // checkObject checks one object. Embedded targets of architectures that the
 // object does not support are skipped unless they were requested.
-func checkObject(path string, targets []*kernel.Target, asked bool) ([]checked, error) {
+func checkObject(path string, targets []*kernel.Target, explicit bool) ([]checked, error) {
 	var all []checked
 	for _, t := range targets {
 		o, err := object.Read(path) // read again, because relocation modifies it
 		if err != nil {
 			return nil, err
 		}
-		if !asked && !serves(o, t) {
+		if !explicit && !serves(o, t) {
 			continue
 		}
 		r, err := forecast.Check(o, t)

@@ -40,7 +40,7 @@ type command struct {
 // example is a command line that the help and the manual page show.
 type example struct{ line, what string }
 
-// usage is the usage line after the command's path.
+// usage returns the usage line after the command's path.
 func (c *command) usage() string {
 	line := c.name
 	if len(c.options) > 0 {
@@ -103,7 +103,7 @@ func (c *command) wrong(cc *cobra.Command, err error) error {
 	return exitStatus(max(c.wrongUse, 1))
 }
 
-// unknown is the error of operands where a command of c is expected.
+// unknown returns the error of operands where a command of c is expected.
 func (c *command) unknown(args []string) error {
 	var names []string
 	for _, s := range c.sub {
@@ -127,7 +127,7 @@ func (c *command) complete(*cobra.Command, []string, string) ([]string, cobra.Sh
 	return c.files, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// help is the output of -h for the command with a path such as "btc target show".
+// help returns the output of -h for the command with a path such as "btc target show".
 func (c *command) help(path string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s\n", strings.TrimSuffix(path, c.name)+c.usage())

@@ -43,7 +43,7 @@ type scriptFlags struct {
 	untrusted    bool
 }
 
-// table is the options for what to compile and how.
+// table returns the options for what to compile and how.
 func (s *scriptFlags) table() option.Table {
 	table := option.Table{
 		{Name: "program", Short: "e", Value: "PROGRAM", To: s.setProgram, Help: "the script itself instead of a file"},
@@ -129,7 +129,7 @@ func (s *scriptFlags) setFilter(text string) (err error) {
 	return nil
 }
 
-// fileOptions are the options for finding debug information of programs.
+// fileOptions returns the options for finding debug information of programs.
 func fileOptions(files *debuginfo.Finder) option.Table {
 	return option.Table{
 		{
@@ -227,7 +227,7 @@ var validPrefix = pattern(`^[A-Za-z][A-Za-z0-9_]{0,23}$`)
 
 var validSuffix = pattern(`^[A-Za-z0-9_]{1,24}$`)
 
-// formats are the programs whose map formats are supported.
+// formats returns the programs whose map formats are supported.
 func formats() []option.Choice {
 	var all []option.Choice
 	for _, f := range compile.Formats {
@@ -286,7 +286,7 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	return 0
 }
 
-// script is the script to compile and its name in messages.
+// script returns the script to compile and its name in messages.
 func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 	if s.isExpr {
 		return diag.Stdin, s.expr, nil
@@ -302,7 +302,7 @@ func (s *scriptFlags) script(operands []string) (name, text string, err error) {
 	return operands[0], text, err
 }
 
-// extra is the first operand that is not the script; "" if there is none.
+// extra returns the first operand that is not the script; "" if there is none.
 func (s *scriptFlags) extra(operands []string) string {
 	if !s.isExpr {
 		operands = operands[1:]

@@ -254,7 +254,7 @@ func (c *coster) print(all []costOf) int {
 func (r *costOf) text(w io.Writer) {
 	fmt.Fprintf(
 		w,
-		"%s on Linux %s, %s, by figures of %s with Linux %s:\n\n",
+		"%s on Linux %s, %s, based on measurements on %s with Linux %s:\n\n",
 		r.Object,
 		r.Target,
 		r.Arch,

@@ -110,17 +110,17 @@ func structParts(t *kernel.Target, name string) []string {
 	if !ok {
 		return nil
 	}
-	return memberTexts(s, 0)
+	return memberDecls(s, 0)
 }
 
-// memberTexts are the declarations of a struct's members, including those of anonymous
+// memberDecls returns the declarations of a struct's members, including those of anonymous
 // ones.
-func memberTexts(s *kernel.Type, depth int) []string {
+func memberDecls(s *kernel.Type, depth int) []string {
 	var out []string
 	for _, m := range s.Members {
 		typ := m.Type()
 		if m.Name == "" && depth < 8 {
-			out = append(out, memberTexts(typ.Resolve(), depth+1)...)
+			out = append(out, memberDecls(typ.Resolve(), depth+1)...)
 			continue
 		}
 		text := declaration(typ, m.Name)
@@ -198,7 +198,7 @@ func diffTargets(w io.Writer, a, b *kernel.Target, pattern string, summary bool)
 	return different, nil
 }
 
-// changes are the elements that only one of two lists has, in the lists' order.
+// changes returns the elements that only one of two lists has, in the lists' order.
 func changes(a, b []string) (gone, come []string) {
 	return without(a, b), without(b, a)
 }

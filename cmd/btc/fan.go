@@ -335,7 +335,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 		}
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		v.tell("btc: ending the run on all hosts; interrupt again to skip their reports")
+		v.logLine("btc: ending the run on all hosts; interrupt again to skip their reports")
 		select {
 		case <-again:
 			abandon()

@@ -200,7 +200,7 @@ func (h *fanHosts) pods() (reached, []fan.Host, error) {
 	}
 	var list podList
 	if err := json.Unmarshal(out, &list); err != nil {
-		return nil, nil, fmt.Errorf("cannot list the pods: what kubectl prints is not JSON: %w", err)
+		return nil, nil, fmt.Errorf("cannot list the pods: the output of kubectl is not JSON: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return nil, nil, fmt.Errorf("no pod has the labels %s", h.selector)

@@ -98,8 +98,8 @@ func (v *fanView) progress(c fan.Counts) {
 	v.draw()
 }
 
-// tell writes a line of btc's own.
-func (v *fanView) tell(text string) {
+// logLine writes a line of btc's own.
+func (v *fanView) logLine(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.erase()

@@ -11,17 +11,17 @@ import (
 	"btc/loader/run"
 )
 
-// writtenFiles are the permissions for the files that a script names.
+// writtenFiles returns the permissions for the files that a script names.
 func writtenFiles(m *manifest.Manifest) []string { return permit.Written(m) }
 
 // isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool { return run.IsTerminal(f) }
 
-// passedOn are the signals that btrun gets when btc gets them. A terminal sends SIGINT to both, and
-// btrun treats the second one of a moment as the first one's echo.
+// passedOn are the signals that btc forwards to btrun. A terminal sends SIGINT to both; btrun then
+// takes the second one, which comes at the same moment, for a copy of the first.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1}
 
-// ownFile reports whether a regular file is there that only this user can have written.
+// ownFile reports whether path is a regular file that only this user can have written.
 func ownFile(path string) bool {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm()&0o022 != 0 {

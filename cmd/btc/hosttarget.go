@@ -46,7 +46,7 @@ func hostTarget() (*kernel.Target, error) {
 	return kernel.New(b)
 }
 
-// hostCache is the file that a target of this host is kept in; "" if there is none.
+// hostCache returns the path of the cached target of this host; "" if it cannot be cached.
 func hostCache() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *scriptFlags) withHost(
 	if t, _, err := s.targets.open(); err == nil && again != nil && !quiet {
 		fmt.Fprintf(
 			os.Stderr,
-			"btc: note: compiled with the types of this kernel: those of Linux %s, which btc has embedded, lack names that the script uses\n",
+			"btc: note: compiled with the types of this kernel: the embedded types of Linux %s lack names that the script uses\n",
 			t.Release(),
 		)
 	}
@@ -120,7 +120,7 @@ func errorsOf(l *diag.List) int {
 	return n
 }
 
-// namesOfKernel reports whether an error may come from what a target lacks.
+// namesOfKernel reports whether an error may be due to a name that the target lacks.
 func namesOfKernel(l *diag.List) bool {
 	for _, d := range l.Sorted() {
 		switch d.Code {

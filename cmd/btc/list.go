@@ -90,7 +90,7 @@ type lister struct {
 	t       *kernel.Target
 	out     io.Writer
 	verbose bool
-	host    bool // the running kernel's own types are preferred, which have more than a target keeps
+	host    bool // prefer the running kernel's own types; a target has only some of them
 	files   debuginfo.Finder
 }
 
@@ -148,8 +148,8 @@ func (l *lister) pattern(pattern string) error {
 	return nil
 }
 
-// lists has the list functions of the probes of each kind; only the host knows those of other
-// kinds.
+// lists maps kinds of probes to the functions that list them. Probes of other kinds are known only
+// to the host.
 var lists = map[string]func(l *lister, kind, pattern string){
 	probe.Fentry: (*lister).functions, probe.Fexit: (*lister).functions,
 	probe.Kprobe: (*lister).functions, probe.Kretprobe: (*lister).functions,
@@ -248,7 +248,7 @@ func (l *lister) params(proto *kernel.Type) {
 }
 
 // declare prints a type and a name; the dimensions of an array follow the
-// name, as in C, but for those that the kernel writes itself (__data_loc char[]).
+// name, as in C, except those that the kernel writes itself (__data_loc char[]).
 func (l *lister) declare(indent int, typ, name string) {
 	if i := strings.IndexByte(typ, '['); i > 0 && !strings.HasPrefix(typ, "__data_loc ") &&
 		!strings.HasPrefix(typ, "__rel_loc ") {
@@ -261,7 +261,7 @@ func (l *lister) tracepoints(_, pattern string) {
 	category, event, both := strings.Cut(pattern, ":")
 	for _, name := range l.t.Tracepoints("*", "*") {
 		c, e, _ := strings.Cut(name, ":")
-		if c == "ftrace" { // its own entries, which perf does not accept
+		if c == "ftrace" { // ftrace's own entries, which perf does not accept
 			continue
 		}
 		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) ||
@@ -382,8 +382,8 @@ func declaration(t *kernel.Type, name string) string {
 	return text + " " + name
 }
 
-// script lists the probes of a script: its attach points, those of patterns that
-// the target has.
+// script lists the probes of a script: its attach points, and for patterns their matches in the
+// target.
 func (l *lister) script(path, text string) error {
 	diags := &diag.List{}
 	script := parse.Script(diag.NewSource(path, text), diags)
@@ -418,7 +418,7 @@ func (l *lister) point(ap *ast.AttachPoint) {
 	}
 	switch kind {
 	case probe.Interval, probe.Profile:
-		unit := "us" // of a mere duration
+		unit := "us" // unit of a duration such as interval:1s
 		if len(ap.Parts) > 2 {
 			unit = ap.Parts[1].Text
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // listKernelTypes prints the structs, unions or enums of the running kernel whose names match a
-// pattern, with all that C says about their members. It reports whether the kernel publishes types.
+// pattern, with their members as C declares them. It reports whether the kernel publishes types.
 func listKernelTypes(out io.Writer, word, pattern string) bool {
 	spec, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -136,8 +136,9 @@ func member(out io.Writer, m *btf.Member, depth int) {
 	fmt.Fprintf(out, "%s}%s%s;\n", indent, end, strings.TrimRight(" "+name, " ")+bits)
 }
 
-// anonymous is the type without a name that a member has, in arrays or behind a pointer, and what
-// is added to the member's name: "[3]" or "*". It is nil if the type has a name.
+// anonymous returns the type of a member, or that of its array elements or pointee, if the type
+// has no name, and what is added to the member's name: "[3]" or "*". It is nil if the type has a
+// name.
 func anonymous(t btf.Type) (btf.Type, string) {
 	switch t := t.(type) {
 	case *btf.Struct, *btf.Union, *btf.Enum:
@@ -158,7 +159,7 @@ func anonymous(t btf.Type) (btf.Type, string) {
 	return nil, ""
 }
 
-// alignment is that of a type in bytes, 1 of a packed one.
+// alignment returns the alignment of a type in bytes, 1 for a packed one.
 func alignment(t btf.Type) uint32 {
 	const word = 8
 	largest := func(members []btf.Member, size uint32) uint32 {
@@ -204,7 +205,8 @@ func alignment(t btf.Type) uint32 {
 	return 1
 }
 
-// isPacked reports whether a compiler would place the members of a struct elsewhere.
+// isPacked reports whether a struct is packed: without the attribute a compiler would give its
+// members other offsets.
 func isPacked(t *btf.Struct) bool {
 	most := uint32(1)
 	for i := range t.Members {
@@ -225,7 +227,7 @@ var paddings = []struct {
 }{{"long", 64}, {"int", 32}, {"short", 16}, {"char", 8}}
 
 // pad prints members without a name for a gap, in bits, before a member with an alignment in
-// bytes, unless a compiler leaves this gap by itself.
+// bytes, unless the compiler leaves this gap anyway.
 func pad(out io.Writer, indent string, from, to, align uint32, field bool) {
 	if from >= to {
 		return
@@ -233,7 +235,7 @@ func pad(out io.Writer, indent string, from, to, align uint32, field bool) {
 	up := func(n, to uint32) uint32 { return (n + to - 1) / to * to }
 	size, at := uint32(0), uint32(0)
 	name := ""
-	for _, p := range paddings { // the largest type at whose alignment the gap may go on
+	for _, p := range paddings { // the largest type whose alignment fits the start of the gap
 		if name, size, at = p.name, p.bits, up(from, p.bits); at <= to {
 			break
 		}

@@ -17,9 +17,9 @@ func kindOfFunctions(kind string) bool {
 	return t != nil && (t.Kind == probe.Uprobe || t.Kind == probe.Uretprobe)
 }
 
-// userFunctions lists the functions of a program that a pattern such as "/bin/x:f*" or "/bin/x:cpp:ns::f" means, with
-// their parameters, from its debug information on this machine. Without verbose, and for other user-space probes,
-// btrun lists them on the host.
+// userFunctions lists the functions of a program that match a pattern such as "/bin/x:f*" or
+// "/bin/x:cpp:ns::f", with their parameters, from its debug information on this machine. Without
+// verbose, and for other user-space probes, btrun lists them on the host.
 func (l *lister) userFunctions(kind, pattern string) error {
 	file, name, ok := strings.Cut(pattern, ":")
 	if kind != probe.Uprobe && kind != probe.Uretprobe || !ok {

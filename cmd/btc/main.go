@@ -17,7 +17,7 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-// rootCommand is btc with all of its commands.
+// rootCommand returns btc with all of its commands.
 func rootCommand() *command {
 	root := &command{
 		name: "btc", operands: "COMMAND ...",

@@ -43,7 +43,7 @@ func completionCommand(root *command) *command {
 	}
 }
 
-// loader is btrun as a command, for its manual and completions.
+// loader returns btrun as a command, for its manual and completions.
 func loader() *command {
 	return &command{
 		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",

@@ -58,7 +58,7 @@ func formatFile(path string, write bool) error {
 	return formatText(path, text, write)
 }
 
-// formatText prints a script in canonical form, or writes it to the file of its name.
+// formatText prints a script in canonical form, or writes it back to its file.
 func formatText(path, text string, write bool) error {
 	diags := &diag.List{}
 	script := parse.Script(diag.NewSource(path, text), diags)
@@ -161,7 +161,7 @@ func targetCommand() *command {
 	}
 }
 
-// outputTarget is the option that names the target file to write.
+// outputTarget returns the option that names the target file to write.
 func outputTarget(to *string) option.Option {
 	return option.Option{Name: "output", Short: "o", Value: "FILE", To: to, Help: "target file to write"}
 }

@@ -26,7 +26,8 @@ type mergedReport struct {
 	summary        bool
 }
 
-// table is the options; formats are those that the command writes beside text and json2.
+// table returns the options; formats are the formats that the command supports besides text and
+// json2.
 func (r *mergedReport) table(formats ...string) option.Table {
 	r.form = output.Text.Name
 	help := "format of the report: text, or json2, which can be merged again; default: text"
@@ -135,7 +136,8 @@ func writeMetrics(
 	return err
 }
 
-// to calls write with the file of -o, or standard output, on which names that hosts sent cannot act.
+// to calls write with the -o file or with standard output. On a terminal, control characters in
+// names that hosts sent are escaped.
 func (r *mergedReport) to(write func(io.Writer) error) error {
 	if r.file == "" {
 		return write(onTerminal(os.Stdout))
@@ -151,7 +153,8 @@ func (r *mergedReport) to(write func(io.Writer) error) error {
 	return err
 }
 
-// onTerminal is a file; control characters of names that hosts sent do not act on a terminal.
+// onTerminal wraps a file so that control characters in names that hosts sent are escaped if it is
+// a terminal.
 func onTerminal(f *os.File) io.Writer {
 	if isTerminal(f) {
 		return format.Terminal(f)

@@ -28,7 +28,7 @@ type runner struct {
 	btrun    options.Values
 	forward  []string // arguments for btrun
 	list     bool
-	patterns []string // of --list=PATTERN
+	patterns []string // patterns of --list=PATTERN
 	info     bool
 	version  bool
 	format   bool     // --fmt: print the script in canonical form
@@ -51,7 +51,7 @@ func runCommand() *command {
 	}
 }
 
-// options are the rows of the script's options, those of btrun, and those that only bpftrace has.
+// options returns the rows of the script's options, those of btrun, and those that only bpftrace has.
 func (r *runner) options() option.Table {
 	table := slices.DeleteFunc(r.script.table(), func(o option.Option) bool { return o.Name == "color" }) // btrun's row
 	table[0].Group = "Script"
@@ -130,7 +130,8 @@ func (r *runner) passOn(o option.Option) func(string) error {
 	}
 }
 
-// bpftraceOnly are the options of bpftrace that btc accepts but ignores, and those for which it has another command.
+// bpftraceOnly returns the options of bpftrace that btc accepts but ignores, and those for which it has another
+// command.
 func (r *runner) bpftraceOnly() option.Table {
 	ignored := func(name string) func(string) error {
 		return func(string) error {
@@ -146,7 +147,7 @@ func (r *runner) bpftraceOnly() option.Table {
 			Name:   "usdt-file-activation",
 			Hidden: true,
 			To:     func(string) error { return nil }, // probes are always enabled in every process of the file
-			Help:   "enable usdt probes in all processes of a file, which is always done",
+			Help:   "accepted for compatibility: usdt probes are always enabled in all processes of a file",
 		},
 		{Name: "no-feature", Value: "FEATURES", Repeat: true, Hidden: true, To: r.noFeature},
 		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
@@ -253,7 +254,7 @@ func (r *runner) run(line *option.Line) int {
 			args = append(args, "--allow", p)
 		}
 	}
-	// Parameters that begin with "-" followed "--" here, and do so there.
+	// Parameters that begin with "-" came after "--", and are passed to btrun after "--".
 	args = append(append(args, path), params...)
 	return trace(append(append(args, "--"), line.After...))
 }
@@ -270,7 +271,7 @@ func withoutHostNotes(diags *diag.List) *diag.List {
 	return kept
 }
 
-// formatScript is --fmt.
+// formatScript implements --fmt.
 func (r *runner) formatScript(operands []string) int {
 	name, text, err := r.script.script(operands)
 	if err != nil {
@@ -286,8 +287,8 @@ func (r *runner) formatScript(operands []string) int {
 	return 0
 }
 
-// listProbes is -l: what this host has, by btrun, which knows it; types, programs and the
-// functions of a program with their parameters by btc list.
+// listProbes implements -l: btrun lists the probes of this host; btc list lists types, the probes
+// of scripts, and the functions of a program with their parameters.
 func (r *runner) listProbes(operands []string) int {
 	l := lister{verbose: r.btrun.Verbose, host: true, files: r.script.files}
 	patterns := append(slices.Clone(r.patterns), operands...)

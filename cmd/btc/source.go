@@ -47,7 +47,7 @@ func tooLong(path string) error {
 	return fmt.Errorf("%s: script too large (max %d bytes)", path, parse.MaxBytes)
 }
 
-// openFile is the descriptor that a name such as /dev/stdin or /dev/fd/63 means.
+// openFile returns the descriptor that a name such as /dev/stdin or /dev/fd/63 refers to.
 func openFile(path string) (fd uintptr, ok bool) {
 	path = filepath.Clean(path)
 	if path == "/dev/stdin" {

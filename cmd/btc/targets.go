@@ -79,7 +79,7 @@ func (t *targetFlags) open() (*kernel.Target, []*kernel.Target, error) {
 	return all[0], all[1:], nil
 }
 
-// labels are the architectures whose embedded targets are used.
+// labels returns the architectures whose embedded targets are used.
 func (t *targetFlags) labels() []string {
 	switch {
 	case len(t.files) > 0:
@@ -92,8 +92,8 @@ func (t *targetFlags) labels() []string {
 	return arch.Defaults()
 }
 
-// openTarget is one target: the embedded one of the first architecture or of one by
-// name, a file, or this host.
+// openTarget opens one target: an embedded one (of the first architecture or of the named one), a
+// file, or that of this host.
 func openTarget(name string) (*kernel.Target, error) {
 	switch {
 	case name == "":

@@ -16,11 +16,11 @@ import (
 // versionInfo is what btc version --json prints. Fields may be added.
 type versionInfo struct {
 	Version  string          `json:"version"`
-	Go       string          `json:"go"` // that btc was built with
+	Go       string          `json:"go"` // Go version that btc was built with
 	OS       string          `json:"os"`
 	Arch     string          `json:"arch"`
 	Manifest string          `json:"manifest"` // schema of the manifests that it writes
-	Targets  []versionTarget `json:"targets"`  // those that are embedded
+	Targets  []versionTarget `json:"targets"`  // embedded targets
 }
 
 type versionTarget struct {

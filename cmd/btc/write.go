@@ -25,8 +25,8 @@ func writeBoth(path string, out *compile.Output) error {
 	return writeFiles(newFile{names[0], out.Object}, newFile{names[1], out.Manifest})
 }
 
-// writeFiles writes all files or none: all are complete under temporary names,
-// and no directory is in the way, before the first takes its place.
+// writeFiles writes all files or none: it writes them under temporary names and checks that no
+// final path is a directory before it renames the first.
 func writeFiles(files ...newFile) error {
 	var temps []string
 	defer func() {
@@ -77,7 +77,7 @@ func writeTemp(f newFile) (string, error) {
 	return temp.Name(), nil
 }
 
-// cause is the error without the path of a temporary file.
+// cause returns the error without the path of a temporary file.
 func cause(err error) error {
 	var p *os.PathError
 	var l *os.LinkError
@@ -90,12 +90,12 @@ func cause(err error) error {
 	return err
 }
 
-// outputNames are the files that a compilation to path writes: object and manifest.
+// outputNames returns the files that a compilation to path writes: object and manifest.
 func outputNames(path string) [2]string {
 	return [2]string{path, strings.TrimSuffix(path, ".o") + ".json"}
 }
 
-// sameFile reports whether both names are of one existing file.
+// sameFile reports whether both names refer to one existing file.
 func sameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

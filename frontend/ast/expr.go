@@ -120,7 +120,7 @@ const (
 
 var unaryText = [...]string{"-", "!", "~", "*", "&"}
 
-// String is the operator as written.
+// String returns the operator as written.
 func (op UnaryOp) String() string { return unaryText[op] }
 
 // Unary is "op x".
@@ -172,10 +172,10 @@ var binaryTable = [...]struct {
 	Shl: {"<<", 9}, Shr: {">>", 9}, Add: {"+", 10}, Sub: {"-", 10}, Mul: {"*", 11}, Div: {"/", 11}, Mod: {"%", 11},
 }
 
-// String is the operator as written.
+// String returns the operator as written.
 func (op BinaryOp) String() string { return binaryTable[op].text }
 
-// Precedence is the level of the operator, 2 (||) to 11 (* / %).
+// Precedence returns the level of the operator, 2 (||) to 11 (* / %).
 func (op BinaryOp) Precedence() int { return binaryTable[op].precedence }
 
 // Binary is "x op y".

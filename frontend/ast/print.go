@@ -117,7 +117,7 @@ func hasBody(item Item) bool {
 	return false
 }
 
-// commentLimit is the offset up to which the comments in a node are printed
+// commentLimit returns the offset up to which the comments in a node are printed
 // before it: its first block that is printed on lines of its own, or its end.
 func commentLimit(n Node) int {
 	limit := n.Span().End
@@ -402,7 +402,7 @@ func (p *printer) value(x Expr) {
 	p.put(")")
 }
 
-// column is the width of the line so far.
+// column returns the width of the line so far.
 func (p *printer) column() int {
 	line := p.out
 	for i := len(line) - 1; i >= 0; i-- {

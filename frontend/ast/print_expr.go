@@ -30,7 +30,7 @@ func level(x Expr) int {
 	return postfixLevel
 }
 
-// ExprString is the canonical text of an expression on one line, where it has
+// ExprString returns the canonical text of an expression on one line, where it has
 // no block with statements.
 func ExprString(x Expr) string {
 	p := &printer{}
@@ -38,7 +38,7 @@ func ExprString(x Expr) string {
 	return string(p.out)
 }
 
-// TypeString is the canonical text of a type.
+// TypeString returns the canonical text of a type.
 func TypeString(t Type) string {
 	p := &printer{}
 	p.typ(t)

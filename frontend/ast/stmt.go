@@ -45,7 +45,7 @@ const (
 
 var assignText = [...]string{"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 
-// String is the operator as written.
+// String returns the operator as written.
 func (op AssignOp) String() string { return assignText[op] }
 
 // Binary returns the operator that a compound assignment applies; ok is false

@@ -24,7 +24,7 @@ const (
 	EnumTag
 )
 
-// String is the keyword.
+// String returns the keyword.
 func (k TagKind) String() string { return [...]string{"struct", "union", "enum"}[k] }
 
 // TagType is "struct X", "union X" or "enum X".

@@ -65,7 +65,7 @@ type Diagnostic struct {
 	Expanded []Span
 }
 
-// Severity is that of the code.
+// Severity returns the severity of the code.
 func (d *Diagnostic) Severity() Severity { return d.Code.Severity() }
 
 // Hint adds a line that says what to do. It returns d.
@@ -86,7 +86,7 @@ func (d *Diagnostic) From(spans ...Span) *Diagnostic {
 	return d
 }
 
-// text is the message. For a diagnostic in a private source it is the title of the code, because the message may
+// text returns the message. For a diagnostic in a private source it is the title of the code, because the message may
 // quote the source.
 func (d *Diagnostic) text() string {
 	if !d.Span.Private() {
@@ -96,7 +96,7 @@ func (d *Diagnostic) text() string {
 	return info.Title
 }
 
-// Error is the first line of the rendering, so that a Diagnostic is an error.
+// Error returns the first line of the rendering, so that a Diagnostic is an error.
 func (d *Diagnostic) Error() string {
 	m := (&printer{}).message(d.Span, d.Severity().String(), d.text())
 	m.Code = string(d.Code)
@@ -142,10 +142,10 @@ func (l *List) Merge(other *List) {
 	}
 }
 
-// Len is the number of diagnostics, warnings included.
+// Len returns the number of diagnostics, warnings included.
 func (l *List) Len() int { return len(l.all) }
 
-// Errors is the number of errors.
+// Errors returns the number of errors.
 func (l *List) Errors() int {
 	n := 0
 	for _, d := range l.all {

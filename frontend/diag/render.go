@@ -11,7 +11,7 @@ import (
 
 // RenderOptions control how a list is rendered.
 type RenderOptions struct {
-	// Color marks severities with terminal colours.
+	// Color marks severities with terminal colors.
 	Color bool
 	// NoWarnings leaves warnings out.
 	NoWarnings bool

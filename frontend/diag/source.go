@@ -29,7 +29,7 @@ type Source struct {
 	// that it is a copy of.
 	origin Span
 	base   *Source
-	how    string // of a file: "imported from", "included from"
+	how    string // how the file was reached: "imported from", "included from"
 }
 
 // NewSource indexes the lines of text.
@@ -43,7 +43,7 @@ func NewSource(name, text string) *Source {
 	return s
 }
 
-// ExpandedAt is a copy of s for code that was expanded at a span, which spans in the copy
+// ExpandedAt returns a copy of s for code that was expanded at a span, which spans in the copy
 // refer to. It shares the text.
 func (s *Source) ExpandedAt(at Span) *Source {
 	c := *s
@@ -63,7 +63,7 @@ func (s *Source) IncludedAt(at Span) *Source {
 	return s
 }
 
-// Base is the source that s is a copy of, or s itself.
+// Base returns the source that s is a copy of, or s itself.
 func (s *Source) Base() *Source {
 	if s.base != nil {
 		return s.base
@@ -81,10 +81,10 @@ func (s *Source) Position(offset int) Position {
 	return Position{Line: i + 1, Col: offset - s.lines[i] + 1}
 }
 
-// LineCount is the number of lines; a source that ends in a newline has an empty last line.
+// LineCount returns the number of lines; a source that ends in a newline has an empty last line.
 func (s *Source) LineCount() int { return len(s.lines) }
 
-// LineStart is the byte offset of the first byte of a line (from 1).
+// LineStart returns the byte offset of the first byte of a line (from 1).
 func (s *Source) LineStart(line int) int { return s.lines[line-1] }
 
 // Line returns the text of a line (from 1) without its line ending.
@@ -127,7 +127,7 @@ func (s Span) Valid() bool { return s.File != nil }
 // Private reports whether the span is in a private source.
 func (s Span) Private() bool { return s.File != nil && s.File.Base().Private }
 
-// Text is the source text of the span.
+// Text returns the source text of the span.
 func (s Span) Text() string {
 	if s.File == nil {
 		return ""
@@ -138,7 +138,7 @@ func (s Span) Text() string {
 // To returns the span from the start of s to the end of other.
 func (s Span) To(other Span) Span { return Span{File: s.File, Start: s.Start, End: other.End} }
 
-// Pos is the position of the first byte; the zero Position for a span without
+// Pos returns the position of the first byte; the zero Position for a span without
 // a source.
 func (s Span) Pos() Position {
 	if s.File == nil {
@@ -147,7 +147,7 @@ func (s Span) Pos() Position {
 	return s.File.Position(s.Start)
 }
 
-// EndPos is the position just after the last byte.
+// EndPos returns the position just after the last byte.
 func (s Span) EndPos() Position {
 	if s.File == nil {
 		return Position{}
@@ -155,7 +155,7 @@ func (s Span) EndPos() Position {
 	return s.File.Position(s.End)
 }
 
-// Chain are the spans the code at s was expanded from, innermost first; nil for code that is not expanded.
+// Chain returns the spans the code at s was expanded from, innermost first; nil for code that is not expanded.
 func (s Span) Chain() []Span {
 	var all []Span
 	for s.File != nil && s.File.base != nil {
@@ -172,7 +172,7 @@ type Entry struct {
 	How string
 }
 
-// Entries are the positions at which the file of s was included or imported, innermost
+// Entries returns the positions at which the file of s was included or imported, innermost
 // first; none for the script itself.
 func (s Span) Entries() []Entry {
 	var all []Entry
@@ -187,8 +187,8 @@ func (s Span) Entries() []Entry {
 	return all
 }
 
-// In is the span of s in src: s itself, or the innermost span in src that it was expanded
-// from; the zero Span when there is none.
+// In returns the span of s in src: s itself, or the innermost span in src that it was expanded
+// from; the zero Span if there is none.
 func (s Span) In(src *Source) Span {
 	for s.File != nil && s.File.Base() != src.Base() {
 		s = s.File.origin
@@ -196,7 +196,7 @@ func (s Span) In(src *Source) Span {
 	return s
 }
 
-// String is "name:line:col", as editors understand it.
+// String returns "name:line:col", a form that editors understand.
 func (s Span) String() string {
 	if s.File == nil {
 		return "-"

@@ -212,7 +212,7 @@ func (d *driver) reportInBlock(f *syntaxError, at diag.Span, found string) *diag
 	return d.diags.Add(diag.Syntax, at, "syntax: expected ';', found %s", found)
 }
 
-// openBrace is the innermost unclosed '{' before the error.
+// openBrace returns the innermost unclosed '{' before the error.
 func (f *syntaxError) openBrace() *token {
 	depth := 0
 	for i := len(f.before) - 1; i >= 0; i-- {
@@ -288,7 +288,7 @@ var tokenNames = map[int]string{
 	parser.BtLexerFN:         "'fn'",
 }
 
-// tokenName is the name of a token type in messages.
+// tokenName returns the name of a token type in messages.
 func tokenName(kind int) string {
 	if name, ok := tokenNames[kind]; ok {
 		return name

@@ -114,8 +114,8 @@ func (s *scanner) directive(pos int) int {
 	return end
 }
 
-// directiveEnd is the end of a preprocessor line, which continues after a backslash at its end and while a comment is
-// open.
+// directiveEnd returns the end of a preprocessor line, which continues after a backslash at its end and while a comment
+// is open.
 func directiveEnd(text string, pos int) int {
 	for pos < len(text) {
 		switch c := text[pos]; {

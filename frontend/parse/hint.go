@@ -28,7 +28,7 @@ func (d *driver) hint(f *syntaxError) string {
 // operators maps operator words of other languages to operators.
 var operators = map[string]string{"and": "&&", "or": "||", "not": "!", "eq": "==", "ne": "!=", "is": "=="}
 
-// hintWord recognises operators that are words, and one '=' in a condition.
+// hintWord recognizes operators that are words, and one '=' in a condition.
 func (f *syntaxError) hintWord() string {
 	if op, ok := operators[f.got.text]; ok && f.got.kind == parser.BtLexerIDENT {
 		return op + " means " + f.got.text
@@ -47,7 +47,7 @@ func (f *syntaxError) hintWord() string {
 
 const noPatterns = "strings cannot be matched against patterns: strcontains(haystack, needle) finds a substring, strncmp(string, prefix, n) == 0 tests a prefix"
 
-// hintLoop recognises loop headers of other languages.
+// hintLoop recognizes loop headers of other languages.
 func (f *syntaxError) hintLoop() string {
 	switch f.rule {
 	case parser.BtParserRULE_forStmt, parser.BtParserRULE_forHead:
@@ -56,7 +56,7 @@ func (f *syntaxError) hintLoop() string {
 	return ""
 }
 
-// hintHeader recognises errors between an attach point and its body.
+// hintHeader recognizes errors between an attach point and its body.
 func (f *syntaxError) hintHeader() string {
 	switch {
 	case f.rule == parser.BtParserRULE_script && f.got.kind == parser.BtLexerRBRACE:
@@ -77,7 +77,7 @@ func (f *syntaxError) hintHeader() string {
 	return "write the filter between slashes: /pid == 1/"
 }
 
-// hintName recognises invalid names.
+// hintName recognizes invalid names.
 func (f *syntaxError) hintName() string {
 	if f.prev.kind != parser.BtLexerMAP {
 		return ""
@@ -97,7 +97,7 @@ func (f *syntaxError) hintName() string {
 	return ""
 }
 
-// hintShell recognises a script from which the shell has removed quotes and expanded names that begin with '$'.
+// hintShell recognizes a script from which the shell has removed quotes and expanded names that begin with '$'.
 func (f *syntaxError) hintShell() string {
 	switch f.got.kind {
 	case parser.BtLexerMOD:
@@ -126,7 +126,7 @@ func (f *syntaxError) hintShell() string {
 
 const lostQuotes = "strings need double quotes; if you wrote them, the shell has removed them: put the script in single quotes"
 
-// hintComment recognises a comment that hides the rest of a line, such as an empty filter.
+// hintComment recognizes a comment that hides the rest of a line, such as an empty filter.
 func (d *driver) hintComment(f *syntaxError) string {
 	if f.got.kind != antlr.TokenEOF || f.prev.kind != parser.BtLexerATTACH || len(d.comments) == 0 {
 		return ""
@@ -213,8 +213,8 @@ func (t *token) headed() bool {
 	return false
 }
 
-// statement is the index of the first token of the statement with the error; -1 if the error is at that token or not
-// in a statement.
+// statement returns the index of the first token of the statement with the error; -1 if the error is at that token or
+// not in a statement.
 func (f *syntaxError) statement() int {
 	i := len(f.before) - 1
 	for depth := 0; i >= 0; i-- {

@@ -16,9 +16,9 @@ const MaxBytes = 2 << 20
 // Limits that turn a hang or a stack overflow into a diagnostic. Real scripts stay below one percent of them.
 const (
 	maxBytes     = MaxBytes
-	maxNesting   = 300     // of brackets
-	maxChain     = 300     // of prefix operators, of "?:" in a statement
-	maxElse      = 2500    // of "else if" in a chain; all chains around a position together may have four times as many
+	maxNesting   = 300     // depth of brackets
+	maxChain     = 300     // prefix operators in a row, and "?:" in a statement
+	maxElse      = 2500    // length of an "else if" chain; all chains around a position together may have four times as many
 	maxStatement = 20000   // tokens
 	maxName      = 255     // bytes of a name, without $ and @
 	maxAttach    = 8 << 10 // bytes of an attach point; a path has up to 4096
@@ -106,7 +106,7 @@ func (n *nesting) tooDeep() bool {
 		n.elses[n.open] > maxElse || n.allElses > 4*maxElse
 }
 
-// longest is the maximum length of a token in bytes; 0 if other limits apply.
+// longest returns the maximum length of a token in bytes; 0 if other limits apply.
 func longest(kind int) int {
 	switch kind {
 	case parser.BtLexerIDENT:

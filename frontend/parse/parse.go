@@ -4,7 +4,7 @@
 //
 // The stages: scanner extracts the C definitions; the lexer's automaton, generated from grammar/BtLexer.g4, makes
 // tokens, in a mode that depends on the context; classifier decides the types of tokens that depend on their
-// neighbours; the parser generated from grammar/BtParser.g4 checks the structure with one token of lookahead; builder
+// neighbors; the parser generated from grammar/BtParser.g4 checks the structure with one token of lookahead; builder
 // makes the tree.
 //
 // A syntax error does not end the parse: the statement or item around it is dropped and the rest is parsed again, so
@@ -192,8 +192,8 @@ func (d *driver) drop(f *syntaxError) bool {
 	return true
 }
 
-// errorRange is the range of tokens of the statement, or with top of the whole item, that the token at i belongs to.
-// It excludes a ';' after it.
+// errorRange returns the range of tokens of the statement, or with top of the whole item, that the token at i belongs
+// to. It excludes a ';' after it.
 func (d *driver) errorRange(i int, top bool) (start, end int) {
 	depth := 0
 	for start = i; start > 0; start-- {
@@ -255,7 +255,7 @@ func continues(first, next *token) bool {
 	return false
 }
 
-// parenthesesEnd is the number of tokens of after up to the ')' that closes the parentheses left open by before: a
+// parenthesesEnd returns the number of tokens of after up to the ')' that closes the parentheses left open by before: a
 // ';' between the two does not end a statement. It is 0 if a brace comes first.
 func parenthesesEnd(before, after []*token) int {
 	open := 0
@@ -277,7 +277,7 @@ func parenthesesEnd(before, after []*token) int {
 	return 0
 }
 
-// opens is the change in the number of open parentheses at a token.
+// opens returns the change in the number of open parentheses at a token.
 func (t *token) opens() int {
 	switch t.kind {
 	case parser.BtLexerLPAREN, parser.BtLexerCAST_OPEN, parser.BtLexerTYPE_OPEN, parser.BtLexerREC_OPEN:

@@ -18,8 +18,8 @@ type token struct {
 	start, end int // byte offsets
 	index      int
 	text       string
-	num        intValue // of an INT and a PARAM
-	str        string   // of a STRING
+	num        intValue // value of an INT or a PARAM
+	str        string   // value of a STRING
 }
 
 // The methods of antlr.Token. Lines and columns are not stored: diagnostics compute them from the offset.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package color decides whether messages are coloured, for both programs alike.
+// Package color decides whether messages are colored, for both programs alike.
 //
 // It takes the choice on the command line, whether the output is a terminal, and the environment. It writes nothing.
 package color
@@ -9,13 +9,13 @@ import (
 	"btc/internal/option"
 )
 
-// Option is the row of the option table; its value is stored in to.
+// Option returns the row of the option table; its value is stored in to.
 func Option(to *string) option.Option {
 	return option.Option{Name: "color", Value: "WHEN", Choices: option.Choices("auto", "always", "never"), To: to,
-		Help: "colour messages: always, never, or auto (on a terminal, unless NO_COLOR is set or TERM is dumb); default: $BPFTRACE_COLOR, or auto"}
+		Help: "color messages: always, never, or auto (on a terminal, unless NO_COLOR is set or TERM is dumb); default: $BPFTRACE_COLOR, or auto"}
 }
 
-// Wanted reports whether messages are coloured. choice is the value of the option; if it is "", the variable
+// Wanted reports whether messages are colored. choice is the value of the option; if it is "", the variable
 // BPFTRACE_COLOR decides, as in bpftrace.
 func Wanted(choice string, terminal bool, getenv func(string) string) bool {
 	if choice == "" {

@@ -15,7 +15,7 @@ func (a *Attach) Set(t *probe.Type, p *probe.Point) {
 	a.Unit, a.Count, a.Len, a.Mode = p.Unit, p.Count, p.Len, p.Mode
 }
 
-// Point is the parsed attach point.
+// Point returns the parsed attach point.
 func (a *Attach) Point() *probe.Point {
 	return &probe.Point{Target: a.Target, Lang: a.Lang, Name: a.Name, Offset: a.Offset, Addr: a.Addr,
 		Unit: a.Unit, Count: a.Count, Len: a.Len, Mode: a.Mode, Pattern: probe.IsPattern(a.Target) || probe.IsPattern(a.Name)}
@@ -33,7 +33,7 @@ func (a *Attach) Frequency() (hz uint64, ok bool) {
 	return per / a.Count, per >= a.Count && per%a.Count == 0
 }
 
-// Attaches is the text of the attach point, made from its parts. The loader uses the parts; Text is only what the
+// Attaches returns the text of the attach point, made from its parts. The loader uses the parts; Text is only what the
 // compiler wrote. Parameters without values stay "$1".
 func (a *Attach) Attaches(kind string) string {
 	if len(a.Fill) > 0 {

@@ -65,9 +65,10 @@ func decode(data []byte, v any) error {
 	return nil
 }
 
-// DecodeStrict reads the one object that data is, which an operator wrote, into the struct that v
-// points to. Unlike in a manifest, keys that the struct does not have, repeated keys and null are errors.
-// lines are the lines of the object's keys; an error, which is a *FormatError, is at line at.
+// DecodeStrict decodes the single JSON object in data, a file that an operator wrote, into the
+// struct that v points to. Unlike in a manifest, keys that the struct does not have, repeated keys
+// and null are errors. lines are the lines of the object's keys; an error, which is a
+// *FormatError, is at line at.
 func DecodeStrict(data []byte, v any) (lines map[string]int, at int, err error) {
 	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, keys: map[string]int{}}
 	if d.next() != '{' {
@@ -195,7 +196,7 @@ func (d *decoder) member(v reflect.Value) error {
 		return d.bad("':'")
 	}
 	d.at++
-	if v.IsValid() && v.Kind() == reflect.Map { // from string to string
+	if v.IsValid() && v.Kind() == reflect.Map { // map from string to string
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
 		}
@@ -426,7 +427,7 @@ func (d *decoder) hex() (rune, error) {
 	return r, nil
 }
 
-// bad is a JSON syntax error.
+// bad returns a JSON syntax error.
 func (d *decoder) bad(want string) error {
 	if d.at >= len(d.data) {
 		return &FormatError{Text: "unexpected end of file in the JSON object"}
@@ -437,7 +438,7 @@ func (d *decoder) bad(want string) error {
 // here is the path of a value relative to itself; enclosing values prepend their parts.
 const here = "."
 
-// wrong is the error for a value of the wrong type.
+// wrong returns the error for a value of the wrong type.
 func (d *decoder) wrong(at int, have string, v reflect.Value) error {
 	return &FormatError{Path: here, Text: fmt.Sprintf("byte %d: expected %[3]s, found %[2]s", at+1, have, kindName(v.Kind()))}
 }
@@ -457,7 +458,7 @@ func under(part string, err error) error {
 	return err
 }
 
-// kindName is the name of a Go kind in JSON terms.
+// kindName returns the name of a Go kind in JSON terms.
 func kindName(k reflect.Kind) string {
 	switch k {
 	case reflect.String:

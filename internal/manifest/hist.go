@@ -11,13 +11,13 @@ import "math/bits"
 // Programs compute the bucket of a value (lowerHist of passes); the inverse is here, for the compiler and the loader.
 // The IR interpreter has its own implementation, as an oracle for tests.
 
-// HistBuckets is the number of buckets of a hist with the given sub-bucket bits (0..5).
+// HistBuckets returns the number of buckets of a hist with the given sub-bucket bits (0..5).
 func HistBuckets(bits int) int {
 	n := 1 << bits
 	return 1 + 2*n + n*(63-bits)
 }
 
-// LhistBuckets is the number of buckets of an lhist; 0 if the bounds are invalid.
+// LhistBuckets returns the number of buckets of an lhist; 0 if the bounds are invalid.
 func LhistBuckets(lo, hi, step int64) int {
 	if step <= 0 || hi <= lo {
 		return 0
@@ -30,7 +30,7 @@ func LhistBuckets(lo, hi, step int64) int {
 	return int(n)
 }
 
-// HistFirst is the smallest value in bucket i >= 1 of a hist with the given sub-bucket bits (0..5).
+// HistFirst returns the smallest value in bucket i >= 1 of a hist with the given sub-bucket bits (0..5).
 func HistFirst(bits, i int) uint64 {
 	n := 1 << bits
 	i--
@@ -40,14 +40,14 @@ func HistFirst(bits, i int) uint64 {
 	return uint64(n+i&(n-1)) << histPower(bits, i)
 }
 
-// histPower is the logarithm to base 2 of the width of bucket i, counted from 0.
+// histPower returns the logarithm to base 2 of the width of bucket i, counted from 0.
 func histPower(bits, i int) int { return max(i>>bits-1, 0) }
 
-// HistThousands is the power of 1024 by which the smallest value in bucket i >= 1 is divided for display; it divides
-// without a remainder.
+// HistThousands returns the power of 1024 by which the smallest value in bucket i >= 1 is divided for display; it
+// divides without a remainder.
 func HistThousands(bits, i int) int { return histPower(bits, i-1) / 10 }
 
-// HistBucket is the bucket of a value v >= 0.
+// HistBucket returns the bucket of a value v >= 0.
 func HistBucket(k int, v uint64) int {
 	q := bits.Len64(v>>k|1) - 1
 	return 1 + q<<k + int(v>>q)

@@ -105,7 +105,7 @@ type Program struct {
 	Pos  Pos   `json:"pos"`
 }
 
-// Code describes a program's instructions. A loader that modifies programs relies on it instead of analysing
+// Code describes a program's instructions. A loader that modifies programs relies on it instead of analyzing
 // instructions.
 type Code struct {
 	// Context is what the program reads through its context: none, record (of a tracepoint),
@@ -263,7 +263,7 @@ type Map struct {
 	Agg       string `json:"agg,omitempty"`       // avg, max, min, sum; "" for the last value
 	Depth     int    `json:"depth,omitempty"`
 	User      bool   `json:"user,omitempty"`
-	Update    *Pos   `json:"update,omitempty"` // where the script first adds elements
+	Update    *Pos   `json:"update,omitempty"` // position at which the script first adds elements
 	Pos       Pos    `json:"pos"`
 }
 
@@ -302,7 +302,7 @@ type Param struct {
 // Given are the parameters given at compile time. A loader uses them as defaults. Files that have them require the
 // feature given-params.
 type Given struct {
-	Values []string `json:"values,omitempty"` // of $1, $2, ...
+	Values []string `json:"values,omitempty"` // values of $1, $2, ...
 	// Fixed are the numbers of the parameters compiled into the code: other values would have no effect.
 	Fixed []int `json:"fixed,omitempty"`
 	// Options are the values of named parameters.
@@ -358,7 +358,7 @@ type PerCPUCache struct {
 // namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
 // (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
 type Global struct {
-	Name    string `json:"name"`             // what it is, and what the manifest calls it
+	Name    string `json:"name"`             // name in the manifest
 	Symbol  string `json:"symbol,omitempty"` // the ELF symbol, where it is not Name
 	Section string `json:"section"`
 	Size    int    `json:"size"`
@@ -372,7 +372,7 @@ type Global struct {
 	// TextFrom is the Global of a string parameter whose value the loader adds to Text: before Text if that begins
 	// with a space, else after it. Files with it or FormatFrom require the feature text-params.
 	TextFrom string `json:"text_from,omitempty"`
-	Pos      *Pos   `json:"pos,omitempty"` // where the script first uses it
+	Pos      *Pos   `json:"pos,omitempty"` // position at which the script first uses it
 }
 
 // Error is a run-time error message with its position.

@@ -112,7 +112,7 @@ func ParseParams(m *Manifest, positional []string, named map[string]string) (map
 	return out, nil
 }
 
-// unexpected is the error for options that the script does not have; it lists those that it has.
+// unexpected returns the error for options that the script does not have; it lists those that it has.
 func unexpected(m *Manifest, known map[string]bool, named map[string]string) error {
 	var wrong, have []string
 	for _, name := range slices.Sorted(maps.Keys(named)) {

@@ -51,8 +51,8 @@ func Parse(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// File is m as written to the file: event formats that are not UTF-8 are in FormatBytes, because JSON strings are
-// UTF-8.
+// File returns m in the form that is written to the file: event formats that are not UTF-8 are in
+// FormatBytes, because JSON strings are UTF-8.
 func (m *Manifest) File() *Manifest {
 	file := *m
 	file.Events = slices.Clone(m.Events)
@@ -85,7 +85,7 @@ var features = []string{
 // Knows reports whether this version of the package understands a required feature.
 func Knows(feature string) bool { return slices.Contains(features, feature) }
 
-// Map finds a map by its name in the language or, for internal maps, by name; nil when there is none.
+// Map finds a map by its name in the language or, for internal maps, by name, or nil if there is none.
 func (m *Manifest) Map(name string) *Map {
 	for i := range m.Maps {
 		if m.Maps[i].Name == name {
@@ -95,7 +95,7 @@ func (m *Manifest) Map(name string) *Map {
 	return nil
 }
 
-// MapSymbol is the ELF symbol of the map that the manifest calls name: name itself where it
+// MapSymbol returns the ELF symbol of the map that the manifest calls name: name itself where it
 // names no such map.
 func (m *Manifest) MapSymbol(name string) string {
 	if x := m.Map(name); x != nil {
@@ -135,7 +135,7 @@ func (m *Manifest) CopiesWhole() bool {
 	return whole
 }
 
-// Event finds an event by ID; nil when there is none.
+// Event finds an event by ID, or nil if there is none.
 func (m *Manifest) Event(id int) *Event {
 	if id < 0 || id >= len(m.Events) {
 		return nil
@@ -143,7 +143,7 @@ func (m *Manifest) Event(id int) *Event {
 	return &m.Events[id]
 }
 
-// Global finds a global by name; nil when there is none.
+// Global finds a global by name, or nil if there is none.
 func (m *Manifest) Global(name string) *Global {
 	for i := range m.Globals {
 		if m.Globals[i].Name == name {

@@ -90,7 +90,7 @@ func FillTexts(m *Manifest, values map[string][]byte) (Pos, error) {
 	return Pos{}, nil
 }
 
-// paramName is a parameter as the user gives it.
+// paramName returns a parameter as the user gives it.
 func paramName(p *Param) string {
 	if strings.HasPrefix(p.Name, "$") {
 		return p.Name

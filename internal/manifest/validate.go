@@ -33,7 +33,7 @@ const (
 	maxColumn    = maxSource
 	maxChain     = 64       // calls of macros
 	maxPrinted   = 32 << 20 // approximate bytes of one printed value
-	maxIntervals = 1000000  // of a tseries; the language's own limit
+	maxIntervals = 1000000  // intervals of a tseries; the language's own limit
 )
 
 // MaxLayouts bounds the total number of layouts of all values, including nested ones.
@@ -51,7 +51,7 @@ func (c *checker) fail(path, format string, args ...any) {
 	}
 }
 
-// size marks the error at path as one of size.
+// size marks the error at path as a size error, see FormatError.Size.
 func (c *checker) size(path string) {
 	if c.err.Path == path {
 		c.err.Size = true

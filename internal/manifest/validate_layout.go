@@ -214,7 +214,7 @@ func (x *Map) checkSeries(c *checker, path string) {
 // Scalar reports whether a map of the script has no keys.
 func (x *Map) Scalar() bool { return x.Key == nil || x.Shape == "tseries" && len(x.Key.Fields) == 1 }
 
-// isNumber reports whether values of a kind take 8 bytes in memory, whatever their own size.
+// isNumber reports whether values of a kind take 8 bytes in memory, regardless of their own size.
 func isNumber(kind string) bool { return kind == "int" || kind == "bool" || kind == "enum" }
 
 // fixedSizes are the minimum sizes of layouts that a reader parses by offsets.
@@ -228,12 +228,12 @@ var fixedSizes = map[string]int{
 func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
 	l.check(c, m, path, 0)
 	if c.err == nil && l.printed() > maxPrinted {
-		c.fail(path, "a value prints as more than %d MiB", maxPrinted>>20)
+		c.fail(path, "the printed form of a value is larger than %d MiB", maxPrinted>>20)
 		c.size(path)
 	}
 }
 
-// printed is the approximate size in bytes of a printed value, at most maxPrinted+1.
+// printed returns the approximate size in bytes of a printed value, at most maxPrinted+1.
 func (l *Layout) printed() int64 {
 	const number = 24
 	n := max(number, int64(l.Size))
@@ -388,7 +388,7 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 		f, fp := &e.Fields[j], fmt.Sprintf("%s.fields[%d]", path, j)
 		f.checkIn(c, m, fp, 8, e.Size, 0)
 		if c.err == nil && f.Layout.printed() > maxPrinted {
-			c.fail(fp, "a value prints as more than %d MiB", maxPrinted>>20)
+			c.fail(fp, "the printed form of a value is larger than %d MiB", maxPrinted>>20)
 			c.size(fp)
 		}
 		if f.Var && !e.Tail {

@@ -27,7 +27,7 @@ type Option struct {
 	Choices []Choice // accepted values; nil: any. If To is a func, it checks the value itself
 	// Optional: the value can be omitted. A value must then be attached with "=".
 	Optional bool
-	Repeat   bool // it can be given several times
+	Repeat   bool // the option can be given several times
 	Hidden   bool // not shown in help and the manual
 	// Group is the heading that help prints before the first option of a group.
 	Group string
@@ -54,7 +54,7 @@ func has(list, word string) bool {
 // Choice is one of the values of an option.
 type Choice struct{ Name, Help string }
 
-// Choices are choices without help.
+// Choices returns choices without help.
 func Choices(names ...string) []Choice {
 	var all []Choice
 	for _, n := range names {
@@ -63,7 +63,7 @@ func Choices(names ...string) []Choice {
 	return all
 }
 
-// Words are the values that an option accepts.
+// Words returns the values that an option accepts.
 func (o *Option) Words() []string {
 	var all []string
 	for _, c := range o.Choices {
@@ -72,7 +72,7 @@ func (o *Option) Words() []string {
 	return all
 }
 
-// Spelling is the option's name in messages: --name, or -x if it has no long name.
+// Spelling returns the option's name in messages: --name, or -x if it has no long name.
 func (o *Option) Spelling() string {
 	if o.Name == "" {
 		return "-" + o.Short
@@ -80,7 +80,7 @@ func (o *Option) Spelling() string {
 	return "--" + o.Name
 }
 
-// Form is the option with its placeholder, such as "-o, --output FILE".
+// Form returns the option with its placeholder, such as "-o, --output FILE".
 func (o *Option) Form() string {
 	var forms []string
 	if o.Short != "" {
@@ -252,13 +252,13 @@ func (l *Line) Check() error {
 	return nil
 }
 
-// NeedsValue is the error for an option without its required value.
+// NeedsValue returns the error for an option without its required value.
 func NeedsValue(spelling string) error { return fmt.Errorf("option %s needs a value", spelling) }
 
-// NoValue is the error for a switch with a value.
+// NoValue returns the error for a switch with a value.
 func NoValue(spelling string) error { return fmt.Errorf("option %s does not accept a value", spelling) }
 
-// Unknown is the error for an option that is not in the table; it suggests the nearest name.
+// Unknown returns the error for an option that is not in the table; it suggests the nearest name.
 func (t Table) Unknown(spelling string) error {
 	text := "unknown option " + spelling
 	name := strings.TrimLeft(spelling, "-")

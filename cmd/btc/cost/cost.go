@@ -42,7 +42,7 @@ type Program struct {
 type Call struct {
 	Name  string  `json:"name"` // for a map operation, with the kind of map
 	Count int     `json:"count"`
-	NS    float64 `json:"ns"` // of all calls
+	NS    float64 `json:"ns"` // total of all calls
 }
 
 // Estimate returns the estimates for an object's programs on the kernel of a target. It modifies
@@ -218,7 +218,7 @@ func (e *estimator) function(start int) *function {
 	return f
 }
 
-// longest is the most expensive path from the first of some instructions to the last one.
+// longest returns the most expensive path from the first of some instructions to the last one.
 func (e *estimator) longest(body []int, index map[int]int, costs []float64, in map[int]*registers) float64 {
 	from := index[body[0]]
 	most := make([]float64, len(body)) // cost of the path to the last one; 0: unreachable

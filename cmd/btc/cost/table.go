@@ -56,7 +56,7 @@ type Probe struct {
 //go:embed table.json
 var embedded []byte
 
-// Default is the embedded table.
+// Default returns the embedded table.
 func Default() (*Table, error) {
 	t := new(Table)
 	return t, json.Unmarshal(embedded, t)

@@ -57,7 +57,7 @@ func hostValues(m *manifest.Manifest) (left []string) {
 		if g.Host == "" || g.Host == "kaddr_or_0" {
 			continue
 		}
-		left = append(left, fmt.Sprintf("%s(%q): it is 0, only btrun and btrace look it up on the host",
+		left = append(left, fmt.Sprintf("%s(%q): it is 0, because only btrun and btrace look it up on the host",
 			strings.TrimSuffix(g.Host, "_code"), m.TextOf(g.Text, g.TextFrom)))
 	}
 	return left
@@ -131,7 +131,7 @@ func takenMaps(m *manifest.Manifest) (taken []*manifest.Map, left []string) {
 		default:
 			left = append(
 				left,
-				fmt.Sprintf("%s: the script reads or deletes elements, and a gadget's elements are taken away", x.Name),
+				fmt.Sprintf("%s: the script reads or deletes elements, but Inspektor Gadget deletes all elements when it reads the map", x.Name),
 			)
 		}
 	}

@@ -177,7 +177,7 @@ func TestHostValues(t *testing.T) {
 			{Name: "c", Host: "kaddr_or_0", Text: "jiffies_64"}, {Name: "d"},
 		},
 	}
-	const tail = `: it is 0, only btrun and btrace look it up on the host`
+	const tail = `: it is 0, because only btrun and btrace look it up on the host`
 	if have := hostValues(m); len(have) != 2 || have[0] != `cgroupid("$1")`+tail || have[1] != `kaddr("jiffies")`+tail {
 		t.Errorf("HostValues = %q", have)
 	}

@@ -20,12 +20,12 @@ import (
 
 // Options name what is written.
 type Options struct {
-	Package string // of the source
+	Package string // name of the generated package
 	Library string // import path of package btrace
-	Name    string // that all exported names begin with
-	Object  string // name of the object's file, beside the source
-	JSON    string // of the manifest
-	Script  string // as the source names it
+	Name    string // prefix of all exported names
+	Object  string // name of the object's file, in the directory of the source
+	JSON    string // name of the manifest's file
+	Script  string // name of the script, for comments
 }
 
 // Source returns the source.
@@ -45,7 +45,7 @@ func Source(m *manifest.Manifest, o Options) ([]byte, error) {
 	return text, nil
 }
 
-// reserved are the names of btrace.Session's methods and of those that are always there.
+// reserved are the names of btrace.Session's methods and of the methods that are always generated.
 var reserved = []string{
 	"Session",
 	"Attach",
@@ -61,7 +61,7 @@ var reserved = []string{
 	"Wait",
 }
 
-// Name returns the exported name that a file's name gives: "slow-reads" SlowReads.
+// Name makes an exported identifier from the name of a file: SlowReads from "slow-reads".
 func Name(text string) string {
 	var b strings.Builder
 	upper := true
@@ -124,7 +124,7 @@ func (g *generator) params() (named, args []param) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(p.Name, "$")); err == nil && strings.HasPrefix(p.Name, "$") {
 			most = max(most, n)
 			if types[p.Name] != "" && types[p.Name] != p.Type {
-				types[p.Name] = "string" // used both ways
+				types[p.Name] = "string" // used as a number and as a string
 			} else {
 				types[p.Name] = p.Type
 			}
@@ -263,7 +263,7 @@ func (g *generator) mapOf(m *manifest.Map) {
 	)
 }
 
-// keyParts are the layouts of the parts of a key.
+// keyParts returns the layouts of the parts of a key.
 func keyParts(m *manifest.Map) []*manifest.Layout {
 	key := m.Key
 	if m.Shape == "tseries" { // the number of the interval follows
@@ -279,7 +279,7 @@ func keyParts(m *manifest.Map) []*manifest.Layout {
 	return parts
 }
 
-// aggregates are the types of the values of maps, by shape.
+// aggregates maps shapes of maps to the Go types of their values.
 var aggregates = map[string]string{
 	"count": "btrace.Count", "sum": "btrace.Sum", "min": "btrace.Min", "max": "btrace.Max", "avg": "btrace.Avg", "stats": "btrace.Stats",
 	"hist": "*btrace.Hist", "lhist": "*btrace.Hist", "tseries": "btrace.Series",
@@ -292,7 +292,7 @@ func valueType(m *manifest.Map) string {
 	return goType(m.Value)
 }
 
-// goTypes are the types of btrace.Value by the kind of layout; all others are btrace.Value.
+// goTypes maps kinds of layouts to Go types; values of all other kinds are a btrace.Value.
 var goTypes = map[string]string{
 	"bool": "bool", "ptr": "btrace.Pointer", "enum": "btrace.Enum", "string": "string", "buffer": "[]byte", "tuple": "btrace.Tuple", "record": "btrace.Record",
 	"array": "[]btrace.Value", "kstack": "btrace.Stack", "ustack": "btrace.Stack", "ksym": "btrace.Symbol", "usym": "btrace.Symbol", "mac": "btrace.MAC",
@@ -348,7 +348,7 @@ func (g *generator) events() {
 	)
 }
 
-// orName is name, or other where it is empty.
+// orName returns name, or other if name is empty.
 func orName(name, other string) string {
 	if name == "" {
 		return other
@@ -356,7 +356,7 @@ func orName(name, other string) string {
 	return name
 }
 
-// unique is name, with a number where it is taken.
+// unique returns name, with a number appended if it is taken.
 func unique(taken map[string]bool, name string) string {
 	x := name
 	for n := 2; taken[x]; n++ {

@@ -23,7 +23,7 @@ import (
 type arguments struct {
 	options.Values
 	object   string
-	patterns []string // of --list
+	patterns []string // patterns of --list
 	run      run.Options
 	input    *bufio.Reader // stream of the object "-"
 	rotate   int64         // maximum size of the -o file, in bytes; 0: unlimited

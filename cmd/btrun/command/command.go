@@ -45,7 +45,7 @@ Runs an object made by btc compile, with the manifest OBJECT.json next to it. Wi
 both from standard input: cat x.o x.json | btrun -
 `
 
-// usage is the help text.
+// usage returns the help text.
 func usage() string { return usageHead + new(options.Values).Table().Help() }
 
 // Run runs btrun; it returns the exit status.
@@ -106,7 +106,7 @@ func Run(args []string, s Streams) (exit int) {
 	}
 	status, err := trace(o, stdout, stderr)
 	if o.Remote {
-		defer func() { sayEnd(stdout, exit, err) }()
+		defer func() { writeEnd(stdout, exit, err) }()
 	}
 	if errors.Is(err, run.ErrNoProbes) {
 		if !o.run.Quiet && !o.Remote {

@@ -16,8 +16,8 @@ import (
 // because other users, such as node_exporter's, read it.
 type documentFile struct {
 	path, aside string
-	f           *os.File // of the current document; nil: none has been started
-	err         error    // why the document cannot be written
+	f           *os.File // file of the current document; nil: none has been started
+	err         error    // reason why the document cannot be written
 }
 
 // createDocument checks that the directory is writable.

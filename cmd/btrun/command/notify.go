@@ -30,7 +30,7 @@ func newNotifier() notifier {
 	return notifier{fd, &unix.SockaddrUnix{Name: name}}
 }
 
-// send sends assignments, one per line, such as "READY=1". It does not wait for a manager that does
+// send sends assignments, one per line, such as "READY=1". It does not block if the manager does
 // not read them.
 func (n notifier) send(state string) {
 	if n.to != nil {

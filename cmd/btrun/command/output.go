@@ -9,8 +9,8 @@ import "os"
 // new file is removed.
 type outputFile struct {
 	f       *os.File
-	fresh   bool // it did not exist before
-	started bool // its old content has been truncated
+	fresh   bool // the file did not exist before
+	started bool // the old content has been truncated
 }
 
 func createOutput(path string) (*outputFile, error) {

@@ -21,20 +21,20 @@ type rotatingFile struct {
 	keep int   // number of files kept besides FILE
 
 	f        *os.File  // nil: not open, because it was rotated or removed
-	fresh    bool      // it did not exist before the run
-	started  bool      // its old content has been truncated
+	fresh    bool      // the file did not exist before the run
+	started  bool      // the old content has been truncated
 	written  int64     // size of f, up to the end of a line, in bytes
 	looked   time.Time // when the path was last compared with f
 	partial  []byte    // an incomplete line
 	dropped  uint64    // dropped lines
-	told     uint64    // dropped lines that have been reported
+	reported uint64    // dropped lines that have been reported
 	next     time.Time
 	messages io.Writer
 	now      func() time.Time
 }
 
-// tellInterval is the minimum time between reports of dropped lines.
-const tellInterval = 10 * time.Second
+// reportInterval is the minimum time between reports of dropped lines.
+const reportInterval = 10 * time.Second
 
 // maxLine is the maximum length of a line that is not split, in bytes.
 const maxLine = 16 << 20
@@ -160,21 +160,21 @@ func (r *rotatingFile) put(b []byte) {
 // drop counts the lines that could not be written.
 func (r *rotatingFile) drop(b []byte, err error) {
 	r.dropped += uint64(bytes.Count(b, []byte{'\n'}))
-	r.tell(err, false)
+	r.reportDropped(err, false)
 }
 
-// tell reports the number of dropped lines, at most once per tellInterval.
-func (r *rotatingFile) tell(err error, last bool) {
+// reportDropped reports the number of dropped lines, at most once per reportInterval.
+func (r *rotatingFile) reportDropped(err error, last bool) {
 	now := r.now()
-	if r.dropped == r.told || now.Before(r.next) && !last {
+	if r.dropped == r.reported || now.Before(r.next) && !last {
 		return
 	}
 	why := "the file could not be written"
 	if err != nil {
 		why = cause(err).Error()
 	}
-	fmt.Fprintf(r.messages, "WARNING: %s: %d lines were dropped: %s\n", r.path, r.dropped-r.told, why)
-	r.told, r.next = r.dropped, now.Add(tellInterval)
+	fmt.Fprintf(r.messages, "WARNING: %s: %d lines were dropped: %s\n", r.path, r.dropped-r.reported, why)
+	r.reported, r.next = r.dropped, now.Add(reportInterval)
 }
 
 // rotate renames the file to FILE.1; the next write starts a new one. Until it has another name, FILE is FILE.0, so
@@ -206,7 +206,7 @@ func (r *rotatingFile) end(ran bool) error {
 	if len(r.partial) > 0 {
 		r.lines(append(r.partial, '\n'))
 	}
-	r.tell(nil, true)
+	r.reportDropped(nil, true)
 	if r.f != nil {
 		err = errors.Join(err, r.f.Close())
 	}

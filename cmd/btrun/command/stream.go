@@ -56,7 +56,7 @@ func (o *arguments) takeInput(s Streams) error {
 	}
 	o.input = bufio.NewReaderSize(in, 64<<10)
 	if o.Remote {
-		return sayHost(s.Out, s.Version)
+		return writeHost(s.Out, s.Version)
 	}
 	return nil
 }
@@ -156,9 +156,9 @@ func (r *remoteOutput) close() {
 	close(r.done)
 }
 
-// sayHost writes the first line of --remote. The sender uses it to choose the object for the
+// writeHost writes the first line of --remote. The sender uses it to choose the object for the
 // architecture.
-func sayHost(w io.Writer, version string) error {
+func writeHost(w io.Writer, version string) error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return err
@@ -176,9 +176,9 @@ func sayHost(w io.Writer, version string) error {
 	return err
 }
 
-// sayEnd writes the last line of --remote. It shows that the report before it is complete, unless
+// writeEnd writes the last line of --remote. It shows that the report before it is complete, unless
 // it contains an error.
-func sayEnd(w io.Writer, status int, err error) {
+func writeEnd(w io.Writer, status int, err error) {
 	b := fmt.Appendf(nil, `{"type": "end", "time": %q, "status": %d`, now(), status)
 	if err != nil {
 		b = format.AppendQuoted(append(b, `, "error": `...), []byte(err.Error()))
