@@ -261,6 +261,7 @@ type Map struct {
 	// Set by frontend/irgen: properties of the map in the language.
 	Key        *Layout  // nil for a scalar
 	KeyNames   []string // names of the key's parts, as Fields; "" for a part without a name
+	ValueNames []string // plain: names of a tuple's parts, as KeyNames
 	Value      *Layout  // plain: the value; aggregations: LInt with the argument's signedness
 	MaxEntries int      // maximum number of elements of a keyed map
 	Declared   string   // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""

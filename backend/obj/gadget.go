@@ -78,6 +78,15 @@ func (w *writer) recordType(m *ir.Map) {
 	w.btf.composite(kindStruct, m.BPF.Name+"_event", m.Record.Size, ms)
 }
 
+// cInt returns the integer type of C for a number of 1, 2 or 4 bytes.
+func (w *writer) cInt(l *ir.Layout) typeID {
+	size, enc, kind := max(l.Size, 1), 0, "unsigned "
+	if l.Signed {
+		enc, kind = intSigned, "signed "
+	}
+	return w.btf.int(kind+map[int]string{1: "char", 2: "short", 4: "int"}[size], size, enc)
+}
+
 // narrow returns the type of a number of less than 8 bytes.
 func (w *writer) narrow(name string, l *ir.Layout) typeID {
 	size := max(l.Size, 1)
@@ -89,11 +98,7 @@ func (w *writer) narrow(name string, l *ir.Layout) typeID {
 	if l.Kind == ir.LBool {
 		return w.btf.int("bool", 1, intBool)
 	}
-	enc, kind := 0, "unsigned "
-	if l.Signed {
-		enc, kind = intSigned, "signed "
-	}
-	t := w.btf.int(kind+map[int]string{1: "char", 2: "short", 4: "int"}[size], size, enc)
+	t := w.cInt(l)
 	if half := halves[name]; half != "" && size == 4 {
 		t = w.btf.typedef(half, t)
 	}

@@ -63,8 +63,8 @@ func TestMapTypes(t *testing.T) {
 		{ir.ShapePlain, nil, tuple(16, at(0, word), at(4, word)), tuple(16, at(8, word), at(0, word)), 16, 16, 0,
 			"k{key@0 2 u64}", "v{value@0 2 u64}"},
 		{ir.ShapePlain, nil, tuple(24, at(0, text(9)), at(8, word)), tuple(8, at(0, text(9))), 24, 8, 0, "k{key@0 3 u64}", "v{value@0 u64}"},
-		{ir.ShapePlain, nil, tuple(16), tuple(16, at(0, text(9)), at(9, text(7))), 16, 16, 0,
-			"k{key@0 2 u64}", "v{value@0 p{f0@0 9 char, f1@9 7 char}}"},
+		{ir.ShapePlain, []string{"name"}, tuple(16), tuple(16, at(0, text(9)), at(9, text(7))), 16, 16, 0,
+			"k{name@0 2 u64}", "v{value@0 p{name@0 9 char, f1@9 7 char}}"},
 		// A narrow number occupies a word if it is aligned to one.
 		{ir.ShapePlain, nil, tuple(16, at(0, narrow), at(8, small)), tuple(16, at(0, tuple(8, at(0, small), at(4, small))), at(8, narrow)), 16, 16, 0,
 			"k{key0@0 u64, key1@8 u32}", "v{value@0 p{f0@0 p_0{f0@0 u32, f1@4 u32}, f1@8 u64}}"},
@@ -72,6 +72,12 @@ func TestMapTypes(t *testing.T) {
 		{ir.ShapePlain, nil, &ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, Fields: []ir.Field{{Name: "a", Layout: word}, {Name: "a", Off: 8, Layout: word}}},
 			&ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, CORE: "struct x", Fields: []ir.Field{at(0, word)}}, 16, 16, 0,
 			"k{key@0 k_0{a@0 u64, a_2@8 u64}}", "v{value@0 2 u64}"},
+		// Numbers and arrays in a record are those of C.
+		{ir.ShapePlain, nil, word, &ir.Layout{Kind: ir.LRecord, Size: 16, Align: 8, Fields: []ir.Field{
+			{Name: "n", Layout: &ir.Layout{Kind: ir.LInt, Size: 4, Align: 4, Signed: true}},
+			{Name: "b", Off: 4, Layout: &ir.Layout{Kind: ir.LBool, Size: 1, Align: 1}},
+			{Name: "a", Off: 8, Layout: &ir.Layout{Kind: ir.LArray, Size: 8, Align: 4, Count: 2, Elem: small}}}}, 8, 16, 0,
+			"k{key@0 u64}", "v{value@0 p{n@0 signed int, b@4 bool, a@8 2 u32}}"},
 		{ir.ShapePlain, nil, usym, tuple(16, at(0, usym)), 16, 24, 0,
 			"k{key@0 btc_usym{address@0 u64, tgid@8 u32, pad@12 u32}}", "v{value@0 3 u64}"},
 		{ir.ShapePlain, nil, tuple(24, at(0, word)), usym, 16, 16, 0,
@@ -79,7 +85,7 @@ func TestMapTypes(t *testing.T) {
 	} {
 		m, funcs := sample(t)
 		name := fmt.Sprintf("m%d", i)
-		m.Maps = append(m.Maps, &ir.Map{Name: "@" + name, Shape: c.shape, Key: c.key, KeyNames: c.names, Value: c.value,
+		m.Maps = append(m.Maps, &ir.Map{Name: "@" + name, Shape: c.shape, Key: c.key, KeyNames: c.names, Value: c.value, ValueNames: c.names,
 			BPF: ir.BPFMap{Name: name, Type: "hash", KeySize: c.keySize, ValueSize: c.size, ValueOff: c.off, MaxEntries: 10, Present: -1, Loss: -1}})
 		b, err := Write(m, funcs)
 		if err != nil {

@@ -167,13 +167,23 @@ func (w *writer) valueType(m *ir.Map) typeID {
 	case ir.ShapeStack:
 		return w.structOf("btc_stack", size, field{"frames", w.btf.array(w.u64(), size/8)})
 	case ir.ShapePlain:
-		value := w.storedType(m.Value, m.BPF.Name+"_part", size-m.BPF.ValueOff)
+		value := w.plainType(m, m.BPF.Name+"_part", size-m.BPF.ValueOff)
 		if m.BPF.ValueOff == 8 {
 			return w.structOf(m.BPF.Name+"_value", size, field{"set", w.u64()}, field{"value", value})
 		}
 		return w.structOf(m.BPF.Name+"_value", size, field{"value", value})
 	}
 	return w.sized(size)
+}
+
+// plainType returns the type of the value of a plain map, which has room bytes.
+func (w *writer) plainType(m *ir.Map, name string, room int) typeID {
+	if m.Value.Kind == ir.LTuple && m.Value.Size == room {
+		if t, ok := w.tuple(m.Value, name, newNames(m.ValueNames, "f")); ok {
+			return t
+		}
+	}
+	return w.storedType(m.Value, name, room)
 }
 
 // number returns the type of an aggregation's values.
@@ -255,8 +265,21 @@ func (w *writer) layoutType(l *ir.Layout, name string) typeID {
 	switch l.Kind {
 	case ir.LString:
 		return w.btf.array(w.btf.int("char", 1, intSigned), l.Size)
+	case ir.LInt, ir.LEnum:
+		if l.Size == 8 {
+			return w.number(l)
+		}
+		return w.cInt(l)
+	case ir.LBool:
+		if l.Size == 1 {
+			return w.btf.int("bool", 1, intBool)
+		}
+	case ir.LArray:
+		if l.Elem != nil && l.Elem.Size*l.Count == l.Size {
+			return w.btf.array(w.layoutType(l.Elem, name+"_elem"), l.Count)
+		}
 	case ir.LTuple, ir.LRecord:
-		if l.CORE != "" {
+		if l.CORE != "" { // has the target's offsets, and the kernel may have others
 			break
 		}
 		if t, ok := w.tuple(l, name, newNames(nil, "f")); ok {

@@ -454,6 +454,7 @@ func (b *body) assignMap(left ast.Expr, x *ast.Map, keys []ast.Expr, s *ast.Assi
 		t = types.TInvalid
 	}
 	b.plain(m, s.Right, t)
+	m.nameValue(s.Right)
 	e := &Expr{Type: orInvalid(m.Value), Map: &m.Map}
 	if !keyed {
 		e.Type = types.TInvalid

@@ -349,6 +349,8 @@ type Map struct {
 	// KeyNames are the script's names for the parts of the key at their first use (the last part
 	// of "args.ret", the variable, the builtin); "" for a part without a name.
 	KeyNames []string
+	// ValueNames are those of the parts of a tuple, at its first assignment to a plain map.
+	ValueNames []string
 	// KeyIDs says, for each part of the key, what its numbers identify in all uses: "cgroup" or "".
 	KeyIDs []string
 	Shape  Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"

@@ -140,15 +140,28 @@ func (m *mapState) nameKey(keys []ast.Expr) {
 	if tuple, ok := ast.Unparen(keys[0]).(*ast.Tuple); ok && len(keys) == 1 {
 		keys = tuple.Elems
 	}
-	if m.KeyNames == nil {
-		m.KeyNames = make([]string, len(keys))
+	m.KeyNames = nameParts(m.KeyNames, keys)
+	m.identify(keys)
+}
+
+// nameValue names parts of a value that have no name yet, if it is a tuple.
+func (m *mapState) nameValue(value ast.Expr) {
+	if tuple, ok := ast.Unparen(value).(*ast.Tuple); ok {
+		m.ValueNames = nameParts(m.ValueNames, tuple.Elems)
 	}
-	for i, k := range keys {
-		if i < len(m.KeyNames) && m.KeyNames[i] == "" {
-			m.KeyNames[i] = NameOf(k)
+}
+
+// nameParts adds names of expressions where there are none.
+func nameParts(names []string, parts []ast.Expr) []string {
+	if names == nil {
+		names = make([]string, len(parts))
+	}
+	for i, p := range parts {
+		if i < len(names) && names[i] == "" {
+			names[i] = NameOf(p)
 		}
 	}
-	m.identify(keys)
+	return names
 }
 
 // identify notes which parts of the key are always IDs of cgroups.

@@ -70,7 +70,7 @@ func (b *builder) addMap(m *check.Map) {
 		out.Key, out.KeyNames = identified(b.layout(m.Key), m.KeyIDs), m.KeyNames
 	}
 	if m.Value != nil {
-		out.Value = b.layout(m.Value)
+		out.Value, out.ValueNames = b.layout(m.Value), m.ValueNames
 	}
 	if m.Shape == "tseries" {
 		out.KeyNames = append(slices.Clip(out.KeyNames), "interval")

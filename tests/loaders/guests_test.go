@@ -54,7 +54,7 @@ type guestLoader struct {
 }
 
 var inGuest = []guestLoader{
-	{name: "btrace", needs: []string{"library"}, command: `"$dir/library" "$@"`},
+	{name: "btrace", needs: []string{"library"}, command: `"$dir/library" "$@"`, refused: libraryDiffers},
 	{name: "agent", command: `"$dir/agent" "$@"`, read: printed, refused: map[string]string{"usdt": ""}},
 	libbpfInGuest("bookworm"),
 	libbpfInGuest("sid"),
@@ -113,7 +113,7 @@ attach() {
 }
 exporter() {
 	mkdir -p /tmp/exporter; cp "$1" /tmp/exporter/x.bpf.o; cp "${1%.o}.yaml" /tmp/exporter/x.yaml; shift
-	run sid /ebpf_exporter --config.dir=/tmp/exporter --config.names=x --web.listen-address=127.0.0.1:9435 >&2 & p=$!
+	/sid/lib/ld.so --library-path /sid/lib /ebpf_exporter --config.dir=/tmp/exporter --config.names=x --web.listen-address=127.0.0.1:9435 >&2 & p=$!
 	n=0
 	until busybox wget -q -O /dev/null http://127.0.0.1:9435/metrics; do
 		n=$((n + 1)); [ $n -lt 600 ] && kill -0 $p || return 1; sleep 0.2

@@ -103,6 +103,16 @@ var cases = []testCase{
 		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`,
 		"AT_[0] = {count: 2400}",
 	},
+	{
+		"tuple-value",
+		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @last[comm] = (args.offset, "x", (int8)-2); }`,
+		"last[{comm: loaderwork}] = {value: {offset: 11, f1: x, f2: -2}}",
+	},
+	{
+		"signed",
+		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[(int8)-3, "a", comm] = sum((int64)args.offset - 6); }`,
+		"AT_[{key0: -3, key1: a, comm: loaderwork}] = {sum: -2400}",
+	},
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[{comm: loaderwork}] = {count: 4800}"},
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
@@ -123,7 +133,7 @@ var loaders = []struct {
 	// refused are the cases that the loader cannot run, and what it finds then; docs/loaders.md says why.
 	refused map[string]string
 }{
-	{"btrace", false, library, nil},
+	{"btrace", false, library, libraryDiffers},
 	{"agent", false, agent, map[string]string{"usdt": ""}},
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
@@ -131,7 +141,8 @@ var loaders = []struct {
 	// It attaches uprobes to containers that it follows by kprobes, which not every kernel has, and numbers
 	// the powers of two from that of 0 and 1.
 	{"gadget", true, gadget, map[string]string{
-		"stacks": "refused", "usdt": "", "uprobe": "",
+		"stacks": "refused", "usdt": "", "uprobe": "", "tuple-value": "refused",
+		"signed":     "AT_[{comm: loaderwork, key0: -3, key1: a}] = {sum: -2400}",
 		"arguments":  "AT_[{filename: /proc/version/absent, flags: 524544, syscall_nr: OPENAT}] = {count: 12}",
 		"results":    "AT_[{ret: -20, syscall_nr: OPENAT}] = {count: 12}",
 		"hist":       "h[0] = {slots: [0:800 1:800 2:1600 3:1600]}",
@@ -150,6 +161,9 @@ var loaders = []struct {
 	},
 }
 
+// libraryDiffers is what package btrace has in another form: the parts of tuples have no names.
+var libraryDiffers = map[string]string{"tuple-value": "last[{comm: loaderwork}] = {[11 x -2]}"}
+
 // loadsOnly are the cases of a loader that attaches nothing.
 func loadsOnly() map[string]string {
 	none := map[string]string{}
@@ -162,6 +176,7 @@ func loadsOnly() map[string]string {
 // exporterRefused is what ebpf_exporter does not show or shows differently.
 var exporterRefused = map[string]string{
 	"printf": "refused", "print-long": "refused", "stacks": "refused", "usdt": "",
+	"tuple-value": "refused", "signed": "refused",
 	"arguments": "AT_[{filename: /proc/version/absent, flags: 524544, key_syscall_nr: OPENAT}] = {count: 12}",
 	"results":   "AT_[{key_syscall_nr: OPENAT, ret: -20}] = {count: 12}"}
 

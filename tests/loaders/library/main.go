@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -66,7 +67,7 @@ func run(object string, workload []string) error {
 					if _, ok := k.(btrace.Stack); ok {
 						stacks += e.Value.(btrace.Count)
 					}
-					parts = append(parts, fmt.Sprintf("%s: %v", m.KeyNames()[i], k))
+					parts = append(parts, fmt.Sprintf("%s: %v", cmp.Or(m.KeyNames()[i], fmt.Sprint("key", i)), k))
 				}
 				key = "{" + strings.Join(parts, ", ") + "}"
 			}

@@ -37,9 +37,10 @@ int main(int argc, char **argv)
 		execv(argv[1], argv + 1);
 		_exit(127);
 	}
-	while (ring_buffer__poll(ring, 2000) > 0)
-		;
-	waitpid(pid, &status, 0);
+	/* A wake-up may find that an earlier poll has read its record. */
+	while (!waitpid(pid, &status, WNOHANG))
+		ring_buffer__poll(ring, 200);
+	ring_buffer__poll(ring, 200);
 	printf("status %d, %d events\n", status, events);
 	for (unsigned long long key = 0; key < 12; key++) {
 		if (bpf_map_lookup_elem(bpf_map__fd(s->maps.bytes), &key, value))
