@@ -108,16 +108,24 @@ func (r row) ratio() string {
 	if r.Ratio == 0 {
 		return ""
 	}
-	digits := 2
-	if r.Ratio < 0.01 {
-		digits = 4
-	}
-	s := fmt.Sprintf("%.*f", digits, r.Ratio)
+	n := digits(r.Ratio)
+	s := fmt.Sprintf("%.*f", n, r.Ratio)
 	if r.Spread[1] != 0 {
-		s += fmt.Sprintf(" (%.*f..%.*f)", digits, r.Spread[0], digits, r.Spread[1])
+		s += fmt.Sprintf(" (%.*f..%.*f)", n, r.Spread[0], n, r.Spread[1])
 	}
 	return s
 }
+
+// digits is the number of digits after the point with which a ratio is shown.
+func digits(ratio float64) int {
+	if ratio < 0.01 {
+		return 4
+	}
+	return 2
+}
+
+// largerIsBetter begins the note of a row whose ratio is better above 1.
+const largerIsBetter = "larger is better"
 
 // axis is a table of results.
 type axis struct {
@@ -322,12 +330,15 @@ func (r *result) svg() string {
 		}
 		for _, w := range rows {
 			y += height
+			if strings.HasPrefix(w.Note, largerIsBetter) {
+				w.Name, w.Ratio = w.Name+" (inverse)", 1/w.Ratio
+			}
 			colour := "#3a7"
 			if w.Ratio > 1 {
 				colour = "#c43"
 			}
-			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text><rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/><text x="%.1f" y="%d">%.2f</text>`+"\n",
-				left-6, y, xmlText(w.Name), left, y-10, max(scale(w.Ratio)-left, 1), height-4, colour, max(scale(w.Ratio), left)+4, y, w.Ratio)
+			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text><rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/><text x="%.1f" y="%d">%.*f</text>`+"\n",
+				left-6, y, xmlText(w.Name), left, y-10, max(scale(w.Ratio)-left, 1), height-4, colour, max(scale(w.Ratio), left)+4, y, digits(w.Ratio), w.Ratio)
 		}
 		y += height
 	}

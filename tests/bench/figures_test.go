@@ -91,11 +91,12 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite docs/bench/bench.md from bench.json")
+var update = flag.Bool("update", false, "rewrite docs/bench/bench.md and bench.svg from bench.json")
 
-// TestPage checks that docs/bench/bench.md shows what bench.json has.
+// TestPage checks that docs/bench/bench.md and bench.svg show what bench.json has.
 func TestPage(t *testing.T) {
-	data, err := os.ReadFile("../../docs/bench/bench.json")
+	const dir = "../../docs/bench/"
+	data, err := os.ReadFile(dir + "bench.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,16 +104,18 @@ func TestPage(t *testing.T) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile("../../docs/bench/bench.md", []byte(r.markdown()), 0o644); err != nil {
+	for name, want := range map[string]string{"bench.md": r.markdown(), "bench.svg": r.svg()} {
+		if *update {
+			if err := os.WriteFile(dir+name, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(dir + name)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	page, err := os.ReadFile("../../docs/bench/bench.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(r.markdown(), string(page)); diff != "" {
-		t.Errorf("docs/bench/bench.md (-from bench.json +have):\n%s", diff)
+		if diff := cmp.Diff(want, string(have)); diff != "" {
+			t.Errorf("docs/bench/%s (-from bench.json +have):\n%s", name, diff)
+		}
 	}
 }

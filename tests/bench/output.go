@@ -50,7 +50,7 @@ func (b *bench) output() error {
 		return err
 	}
 	a.add(paired("lines a second without loss", "million", highest[0], highest[1]))
-	a.Rows[0].Note = "larger is better; the goal is 2"
+	a.Rows[0].Note = largerIsBetter + "; the goal is 2"
 	a.add(paired("CPU time of the process for each line", "ns", cpu[0], cpu[1]))
 	if a.Rows[0].Ratio > 0 {
 		a.mean("lines a second (inverse ratio)", 1/a.Rows[0].Ratio, 0.5)

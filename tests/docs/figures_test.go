@@ -111,7 +111,7 @@ func TestFigures(t *testing.T) {
 	for _, row := range [][]string{
 		{"`btc compile` of a one-liner, whole process", f.pair("compile", "1 clauses", "ms", 1), "50 ms"},
 		{fmt.Sprintf("cost of an event, geometric mean of %d scripts", scripts), fmt.Sprintf("%.2f of bpftrace's", mean), ""},
-		{"`btrun`, static and stripped", fmt.Sprintf("%.2f MB (bpftrace with its libraries: %s MB)", size, rounded(libraries)),
+		{"`btrun`, static and stripped", fmt.Sprintf("%.1f MB (bpftrace with its libraries: %s MB)", size, rounded(libraries)),
 			fmt.Sprintf("%.1f MB", maxLoader/1e6)},
 		{"`btrun` from start to attached, one-liner", f.pair("loader", "start to attached", "ms", 1), "100 ms"},
 		{"`btrun` resident while tracing, one-liner", f.pair("loader", "resident memory at its peak", "MiB", 1), fmt.Sprintf("%d MiB", maxResident>>10)},
@@ -130,9 +130,9 @@ func TestFigures(t *testing.T) {
 	}
 	btc, bpftrace := f.row("loader", "start to attached")
 	for _, want := range []string{
-		fmt.Sprintf("one file of %.2f MB instead of %s MB", size, rounded(libraries)),
+		fmt.Sprintf("one file of %.1f MB instead of %s MB", size, rounded(libraries)),
 		fmt.Sprintf("tracing starts in %s ms instead of %s ms", rounded(btc), rounded(bpftrace)),
-		fmt.Sprintf("a static loader of %.2f MB", size),
+		fmt.Sprintf("a static loader of %.1f MB", size),
 	} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("README.md does not say %q, as docs/bench does", want)
