@@ -70,7 +70,7 @@ func optionTable(table option.Table) string {
 	return b.String()
 }
 
-// environmentTable is a Markdown table of the environment variables.
+// environmentTable formats the environment variables as a Markdown table.
 func environmentTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | read by | what it does |\n|---|---|---|\n")
@@ -82,7 +82,7 @@ func environmentTable() string {
 	return b.String()
 }
 
-// cell escapes what Markdown would read in help.
+// cell escapes characters of help that are special in Markdown.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`).Replace(text)
 }

@@ -35,7 +35,8 @@ func words(o *object.Object, name string) (out []uint64) {
 	return out
 }
 
-// TestConstants: facts about the host and parameters are stored in the variables with their names.
+// TestConstants checks that parameters and facts about the host are stored in the variables with their
+// names.
 func TestConstants(t *testing.T) {
 	o := withVariables(map[string]int{"start_ns": 8, "pidns_dev": 8, "pidns_ino": 8, "ncpus": 8, "cpid": 8, "front_x": 8, "param_1": 8, "param_2": 8, "other": 8, "gen": 8})
 	for name, section := range map[string]string{"start_ns": ".rodata", "pidns_dev": ".rodata", "pidns_ino": ".rodata", "ncpus": ".rodata",
@@ -51,7 +52,7 @@ func TestConstants(t *testing.T) {
 	for name, want := range map[string]uint64{"start_ns": 77, "pidns_dev": 5, "pidns_ino": 6, "ncpus": 3, "cpid": 99, "front_x": 1,
 		"param_1": 0, "param_2": binary.NativeEndian.Uint64([]byte{1, 2, 3, 4, 5, 6, 7, 8}), "other": 0, "gen": 0} {
 		if got := words(o, name)[0]; got != want {
-			t.Errorf("%s is %d, want %d", name, got, want)
+			t.Errorf("%s = %d, want %d", name, got, want)
 		}
 	}
 	for what, spoil := range map[string]func(*object.Object) Options{
@@ -66,12 +67,12 @@ func TestConstants(t *testing.T) {
 		o.Manifest.Globals = []manifest.Global{{Name: "start_ns", Section: ".rodata", Size: 8}}
 		o.Manifest.Params = []manifest.Param{{Global: "param_2"}}
 		if err := setConstants(o, h, spoil(o)); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("error %v, want %q", err, what)
+			t.Errorf("error = %v, want %q", err, what)
 		}
 	}
 }
 
-// TestEnvironment: settings in the environment override the script's.
+// TestEnvironment checks that settings in the environment override those of the script.
 func TestEnvironment(t *testing.T) {
 	program := func(missing string) manifest.Program {
 		return manifest.Program{Name: "p", Kind: "begin", Section: "raw_tp", Attach: manifest.Attach{Text: "begin", Missing: missing}}
@@ -105,11 +106,11 @@ func TestEnvironment(t *testing.T) {
 			return ""
 		})
 		if bad := err != nil && strings.Contains(err.Error(), "BPFTRACE_"+c.key+": Invalid value for "+strings.ToLower(c.key)+". Found: "+c.value); bad != c.bad {
-			t.Errorf("%s=%s: error %v", c.key, c.value, err)
+			t.Errorf("%s=%s: error = %v", c.key, c.value, err)
 		}
 		if !c.bad {
 			if got := c.get(m); got != c.want {
-				t.Errorf("%s=%s: %v, want %v", c.key, c.value, got, c.want)
+				t.Errorf("%s=%s: got %v, want %v", c.key, c.value, got, c.want)
 			}
 		}
 	}
@@ -126,18 +127,18 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestMapsOfAttachPoints: maps with an entry per attach point are large enough for all.
+// TestMapsOfAttachPoints checks that maps with an entry per attach point are large enough.
 func TestMapsOfAttachPoints(t *testing.T) {
 	exp := &attach.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
 	o := &object.Object{Manifest: &manifest.Manifest{}, Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
 	if sizeNames(o, exp) != nil || sizeSpecs(o, exp) != nil {
-		t.Error("an object without these maps is an error")
+		t.Error("error for an object without these maps")
 	}
 	for _, c := range []struct {
 		name       string
 		size       func(*object.Object, *attach.Expansion) error
 		key, value uint32
-		want       uint32 // number of entries; 0: an error
+		want       uint32 // number of entries; 0 for an error
 	}{
 		{namesMap, sizeNames, 4, 64, 2}, {namesMap, sizeNames, 4, 1, 2}, {namesMap, sizeNames, 4, maxNameBytes, 2},
 		{namesMap, sizeNames, 4, maxNameBytes + 1, 0}, {namesMap, sizeNames, 4, 0, 0}, {namesMap, sizeNames, 8, 64, 0},
@@ -151,6 +152,6 @@ func TestMapsOfAttachPoints(t *testing.T) {
 	}
 	o.Spec.Maps = map[string]*ebpf.MapSpec{namesMap: {KeySize: 4, ValueSize: 8}}
 	if err := sizeNames(o, &attach.Expansion{}); err != nil || o.Spec.Maps[namesMap].MaxEntries != 1 {
-		t.Errorf("a map of no attach points has %d entries, %v", o.Spec.Maps[namesMap].MaxEntries, err)
+		t.Errorf("map for no attach points: %d entries, %v", o.Spec.Maps[namesMap].MaxEntries, err)
 	}
 }

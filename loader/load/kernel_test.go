@@ -31,7 +31,7 @@ import (
 
 // The tests in this file load hand-written programs into the running kernel.
 
-// loadable returns an object with one map, and programs that return the number of their attach
+// loadable returns an object with one map and with programs that return the number of their attach
 // point, or the length of their name if they do not use the number.
 func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Object, *host.Host) {
 	t.Helper()
@@ -98,8 +98,8 @@ func result(t *testing.T, p *ebpf.Program) uint32 {
 	return n
 }
 
-// TestLoadPerMatch: a program that uses the number of its attach point is loaded once per match;
-// other programs are shared by all matches of a plan.
+// TestLoadPerMatch checks that a program that uses the number of its attach point is loaded once per
+// match, and that other programs are shared by all matches of a plan.
 func TestLoadPerMatch(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "one", "three")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
@@ -120,7 +120,7 @@ func TestLoadPerMatch(t *testing.T) {
 	defer l.Close()
 	for i, want := range [][]uint32{{4, 5}, {5, 5, 5}, {7, 8, 7, 10}, {5, 5}} {
 		if len(l.Programs[i].Of) != len(want) || l.Programs[i].Strategy != exp.Plans[i].Strategy {
-			t.Fatalf("plan %d has %d programs", i, len(l.Programs[i].Of))
+			t.Fatalf("plan %d: %d programs", i, len(l.Programs[i].Of))
 		}
 		for n, p := range l.Programs[i].Of {
 			if got := result(t, p); got != want[n] {
@@ -133,15 +133,15 @@ func TestLoadPerMatch(t *testing.T) {
 		same bool
 	}{{0, false}, {1, true}, {2, false}, {3, false}} {
 		if got := l.Programs[c.plan].Of[0] == l.Programs[c.plan].Of[1]; got != c.same {
-			t.Errorf("plan %d shares a program: %t, want %t", c.plan, got, c.same)
+			t.Errorf("plan %d: program shared = %t, want %t", c.plan, got, c.same)
 		}
 	}
 	if l.Maps["m"] == nil || len(l.all) != 2+1+3+2 {
-		t.Errorf("%d programs were loaded, maps %v", len(l.all), l.Maps)
+		t.Errorf("loaded %d programs, maps %v", len(l.all), l.Maps)
 	}
 }
 
-// TestLoadStrategies: the strategy determines the program type.
+// TestLoadStrategies checks that the strategy determines the program type.
 func TestLoadStrategies(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
@@ -153,16 +153,16 @@ func TestLoadStrategies(t *testing.T) {
 	defer l.Close()
 	for i, want := range []ebpf.ProgramType{ebpf.TracePoint, ebpf.RawTracepoint} {
 		if got := l.Programs[i].Of[0].Type(); got != want {
-			t.Errorf("plan %d is of type %s, want %s", i, got, want)
+			t.Errorf("plan %d: type %s, want %s", i, got, want)
 		}
 	}
 	if o.Spec.Programs["p"].Type != ebpf.TracePoint {
-		t.Error("the object's program was changed")
+		t.Error("program of the object changed")
 	}
 }
 
-// TestLoadShared: system call tracepoints share a program on the raw tracepoint; every other kind
-// of plan has its own.
+// TestLoadShared checks that system call tracepoints share a program on the raw tracepoint, and that
+// every other kind of plan has its own.
 func TestLoadShared(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
@@ -200,12 +200,12 @@ func TestLoadShared(t *testing.T) {
 		return len(insns)
 	}
 	if size(1) <= size(0) {
-		t.Errorf("the program for one process has %d instructions, that for all %d", size(1), size(0))
+		t.Errorf("program for one process: %d instructions, for all: %d", size(1), size(0))
 	}
 }
 
-// TestSyscallTable: the table maps the number of a traced system call to the number of its attach
-// point plus one.
+// TestSyscallTable checks that the table maps the number of a traced system call to the number of its
+// attach point plus one.
 func TestSyscallTable(t *testing.T) {
 	_, _ = loadable(t, ebpf.XDP)
 	s, err := newSharer()
@@ -213,7 +213,7 @@ func TestSyscallTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.compat == 0 && runtime.GOARCH == "arm64" {
-		t.Error("the thread's flags are at the start of its task")
+		t.Error("thread flags at the start of the task")
 	}
 	m, err := s.table(
 		&resolve.Plan{
@@ -239,12 +239,13 @@ func TestSyscallTable(t *testing.T) {
 			want = 1
 		}
 		if got := binary.LittleEndian.Uint32(table[4*n:]); got != want {
-			t.Errorf("system call %d has %d, want %d", n, got, want)
+			t.Errorf("table entry of system call %d = %d, want %d", n, got, want)
 		}
 	}
 }
 
-// TestLoadOneProcess: in a plan limited to one process, the program returns at once in any other.
+// TestLoadOneProcess checks that in a plan limited to one process, the program returns immediately in
+// any other.
 func TestLoadOneProcess(t *testing.T) {
 	o, h := loadable(t, ebpf.RawTracepoint, "p")
 	all, mine, other := plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0)
@@ -266,8 +267,8 @@ func TestLoadOneProcess(t *testing.T) {
 	}
 }
 
-// TestLoadRefused: if the kernel refuses a program, the error names the attach point; the other
-// programs of a pattern are kept.
+// TestLoadRefused checks that if the kernel rejects a program, the error names the attach point, and
+// the other programs of a pattern are kept.
 func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
@@ -278,15 +279,15 @@ func TestLoadRefused(t *testing.T) {
 		Options{},
 	)
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 	_, err = Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 1, resolve.PerMatch, 0, 1)}}, h, Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad") {
-		t.Errorf("of all matches: error %v", err)
+		t.Errorf("all matches rejected: error = %v", err)
 	}
 }
 
-// TestLoadSomeOfAPattern: matches of a pattern that the kernel refuses are left out.
+// TestLoadSomeOfAPattern checks that matches of a pattern that the kernel rejects are left out.
 func TestLoadSomeOfAPattern(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	o.Spec.Programs["p"].AttachType = ebpf.AttachTraceRawTp
@@ -298,31 +299,32 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 	}
 	defer l.Close()
 	if of := l.Programs[0].Of; len(of) != 3 || of[0] == nil || of[1] != nil || of[2] == nil {
-		t.Errorf("programs %v", of)
+		t.Errorf("programs = %v", of)
 	}
 	p.Matches = p.Matches[1:2]
 	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "self:p") {
-		t.Errorf("of one that is refused: error %v", err)
+		t.Errorf("only match rejected: error = %v", err)
 	}
 }
 
-// TestLoadBPF: attaching to a function of a BPF program that has been unloaded is an error.
+// TestLoadBPF checks that attaching to a function of an unloaded BPF program is an error.
 func TestLoadBPF(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	p := plan(o, 0, resolve.PerMatch, 0)
 	p.Matches[0].BPF = 1 << 30
 	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "BPF program 1073741824: ") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// TestLoadMulti: the program of a multi link gets the number of its attach point from the link.
+// TestLoadMulti checks that the program of a multi link gets the number of its attach point from the
+// link.
 func TestLoadMulti(t *testing.T) {
 	o, h := loadable(t, ebpf.Kprobe, "p", "q")
 	if !h.UprobeMulti() {
-		t.Skip("skipped: this kernel has no links of many uprobes (6.6)")
+		t.Skip("skipped: this kernel has no uprobe_multi links (6.6)")
 	}
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
@@ -333,7 +335,7 @@ func TestLoadMulti(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for i, want := range []int{6, 2} { // the helper call, and what it needs
+	for i, want := range []int{6, 2} { // the helper call and its arguments
 		if of := l.Programs[i].Of; len(of) != 2 || of[0] != of[1] || l.Programs[i].Strategy != resolve.Multi {
 			t.Errorf("plan %d: %d programs, %d", i, len(of), l.Programs[i].Strategy)
 		}
@@ -343,12 +345,12 @@ func TestLoadMulti(t *testing.T) {
 		}
 		insns, err := info.Instructions()
 		if err != nil || len(insns) != want {
-			t.Errorf("plan %d has %d instructions, want %d (%v)", i, len(insns), want, err)
+			t.Errorf("plan %d: %d instructions, want %d (%v)", i, len(insns), want, err)
 		}
 	}
 }
 
-// TestLoadForms: a program has the form for this architecture.
+// TestLoadForms checks that a program has the form for this architecture.
 func TestLoadForms(t *testing.T) {
 	for label, want := range map[string]uint32{arch.HostLabel(): 7, "another": 3} {
 		o, h := loadable(t, ebpf.XDP, "p")
@@ -366,14 +368,14 @@ func TestLoadForms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := result(t, l.Programs[0].Of[0]); got != want {
-			t.Errorf("the form of %s returns %d, want %d", label, got, want)
+			t.Errorf("form of %s returned %d, want %d", label, got, want)
 		}
 		l.Close()
 	}
 }
 
-// TestLeaveTypes: a program that the verifier refused is changed to read plain addresses, and
-// retried once.
+// TestLeaveTypes checks that a program that the verifier rejected is changed to read through untyped
+// pointers, once.
 func TestLeaveTypes(t *testing.T) {
 	refused := &ebpf.VerifierError{Cause: unix.EACCES}
 	for _, c := range []struct {
@@ -382,10 +384,10 @@ func TestLeaveTypes(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{"refused by the verifier", &manifest.Code{Forms: []manifest.Form{{Helper: typedTask}}}, refused, true},
+		{"rejected by the verifier", &manifest.Code{Forms: []manifest.Form{{Helper: typedTask}}}, refused, true},
 		{"another error", &manifest.Code{Forms: []manifest.Form{{Helper: typedTask}}}, unix.EACCES, false},
 		{"no typed pointers", &manifest.Code{Forms: []manifest.Form{{Helper: "loop"}}}, refused, false},
-		{"an old object", nil, refused, false},
+		{"an older object", nil, refused, false},
 	} {
 		o := &object.Object{
 			Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: asm.Instructions{
@@ -394,15 +396,15 @@ func TestLeaveTypes(t *testing.T) {
 		p := &programs{object: o}
 		mp := &manifest.Program{Name: "p", Code: c.code}
 		if got := p.leaveTypes(mp, c.err); got != c.want {
-			t.Errorf("%s: %t, want %t", c.what, got, c.want)
+			t.Errorf("%s: changed = %t, want %t", c.what, got, c.want)
 		}
 		if p.leaveTypes(mp, c.err) {
-			t.Errorf("%s: twice", c.what)
+			t.Errorf("%s: changed twice", c.what)
 		}
 	}
 }
 
-// TestTypesFile: types given by the user take precedence over those of the running kernel.
+// TestTypesFile checks that types given by the user take precedence over those of the running kernel.
 func TestTypesFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "x.btf")
@@ -418,12 +420,13 @@ func TestTypesFile(t *testing.T) {
 	}{{file, file, true}, {file + ".no", file + ".no", false}, {dir, dir, false}, {"", kerneltypes.Path, true}} {
 		p := &programs{opts: Options{BTF: c.given}, object: &object.Object{}}
 		if path, err := p.typesFile(); path != c.want || (err == nil) != c.ok {
-			t.Errorf("of %q: %q, %v; want %q", c.given, path, err, c.want)
+			t.Errorf("with %q: %q, %v; want %q", c.given, path, err, c.want)
 		}
 	}
 }
 
-// TestCoreTypes: the types of relocations are those that the object names, without their flavors.
+// TestCoreTypes checks that the types of relocations are those that the object names, without their
+// flavors.
 func TestCoreTypes(t *testing.T) {
 	b, err := btf.NewBuilder(
 		[]btf.Type{
@@ -469,12 +472,12 @@ func TestCoreTypes(t *testing.T) {
 		names := p.coreTypes()
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("types %s, want %s", got, c.want)
+			t.Errorf("types = %s, want %s", got, c.want)
 		}
 	}
 }
 
-// TestLoadMemory: maps that exceed the user's memory limit are not created.
+// TestLoadMemory checks that maps that exceed the memory limit of the user are not created.
 func TestLoadMemory(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps["m"].MaxEntries = 1 << 20
@@ -482,11 +485,11 @@ func TestLoadMemory(t *testing.T) {
 	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}
 	if l, err := Load(o, exp, h, Options{MaxMemory: 1 << 20}); err == nil {
 		l.Close()
-		t.Error("8 MB were taken where 1 MB is allowed")
+		t.Error("no error for 8 MB with a limit of 1 MB")
 	}
 }
 
-// TestLoadLog: the verifier's log is kept on request.
+// TestLoadLog checks that the verifier's log is kept on request.
 func TestLoadLog(t *testing.T) {
 	for level, want := range map[int]bool{0: false, 1: true} {
 		o, h := loadable(t, ebpf.XDP, "p")
@@ -498,12 +501,13 @@ func TestLoadLog(t *testing.T) {
 		}
 		l.Close()
 		if got := strings.HasPrefix(logged, "p: ") && strings.Contains(logged, "processed 2 insns"); got != want {
-			t.Errorf("at level %d the log is %q", level, logged)
+			t.Errorf("log at level %d = %q", level, logged)
 		}
 	}
 }
 
-// TestNamesInMap: the map of names has the names of all attach points, truncated to its value size.
+// TestNamesInMap checks that the map of names has the names of all attach points, truncated to its
+// value size.
 func TestNamesInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
@@ -519,12 +523,12 @@ func TestNamesInMap(t *testing.T) {
 	for id, want := range []string{"abc\x00\x00\x00\x00\x00", "kprobe:\x00"} {
 		var got []byte
 		if err := l.Maps[namesMap].Lookup(uint32(id), &got); err != nil || string(got) != want {
-			t.Errorf("name %d is %q, %v; want %q", id, got, err, want)
+			t.Errorf("name %d = %q, %v; want %q", id, got, err, want)
 		}
 	}
 }
 
-// TestArgumentsInMap: the map of usdt arguments has the arguments of each location once.
+// TestArgumentsInMap checks that the map of USDT arguments has the arguments of each location once.
 func TestArgumentsInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[specsMap] = &ebpf.MapSpec{Name: specsMap, Type: ebpf.Hash, KeySize: 4, ValueSize: 192}
@@ -538,16 +542,16 @@ func TestArgumentsInMap(t *testing.T) {
 	defer l.Close()
 	var got []byte
 	if err := l.Maps[specsMap].Lookup(uint32(3), &got); err != nil || got[0] != 1 {
-		t.Errorf("arguments of the first: %v, %v", got, err)
+		t.Errorf("arguments of the first location = %v, %v", got, err)
 	}
 	for _, id := range []uint32{4, 5} {
 		if err := l.Maps[specsMap].Lookup(id, &got); !errors.Is(err, ebpf.ErrKeyNotExist) {
-			t.Errorf("%d has arguments: %v", id, err)
+			t.Errorf("unexpected arguments of %d: %v", id, err)
 		}
 	}
 }
 
-// TestHostValues: names are looked up on the host.
+// TestHostValues checks that names are looked up on the host.
 func TestHostValues(t *testing.T) {
 	o, _ := loadable(t, ebpf.XDP)
 	exp := &attach.Expansion{}
@@ -570,23 +574,23 @@ func TestHostValues(t *testing.T) {
 		v, err := hostValue(&manifest.Global{Host: c.host, Text: c.text}, exp)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) ||
 			err == nil && !c.ok(v) {
-			t.Errorf("%s of %s is %#x, %v", c.host, c.text, v, err)
+			t.Errorf("%s of %s = %#x, %v", c.host, c.text, v, err)
 		}
 	}
 	o.Spec.Variables = map[string]*ebpf.VariableSpec{"v": {Name: "v", Value: make([]byte, 8)}}
 	o.Manifest.Globals = []manifest.Global{{Name: "other"}, {Name: "v", Size: 8, Host: "kfunc_exist", Text: "schedule"}}
 	if err := setHostValues(o, exp); err != nil || words(o, "v")[0] != 1 {
-		t.Errorf("the variable is %v, %v", o.Spec.Variables["v"].Value, err)
+		t.Errorf("variable = %v, %v", o.Spec.Variables["v"].Value, err)
 	}
 	o.Manifest.Globals = []manifest.Global{
 		{Name: "v", Size: 8, Host: "kaddr", Text: "no_such_symbol", Pos: &manifest.Pos{Line: 1, Col: 3}},
 	}
 	if err := setHostValues(o, exp); err == nil || !strings.Contains(err.Error(), "x.bt:1:3: ") {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// TestUserSymbols: the address of a symbol is relative to the probe, or to the start of the
+// TestUserSymbols checks that the address of a symbol is relative to the probe, or to the start of the
 // program's code.
 func TestUserSymbols(t *testing.T) {
 	program, err := exec.LookPath("go") // a program with symbols
@@ -615,11 +619,11 @@ func TestUserSymbols(t *testing.T) {
 	}
 	far := ask("runtime.main", true, at(4096))
 	if got := ask("runtime.main", true, at(4096+32)); got != far-32 {
-		t.Errorf("32 bytes later the symbol is %d bytes away, before %d", got, far)
+		t.Errorf("distance of the symbol from 32 bytes later = %d, before %d", got, far)
 	}
 	a, b := ask("runtime.main", false, at(4096)), ask("runtime.mallocgc", false, at(4096), at(8192))
 	if far2 := ask("runtime.mallocgc", true, at(4096)); far2-far != b-a {
-		t.Errorf("two symbols are %d and %d bytes apart", far2-far, b-a)
+		t.Errorf("distance of two symbols = %d, want %d", far2-far, b-a)
 	}
 	for _, c := range []struct {
 		symbol    string
@@ -635,20 +639,20 @@ func TestUserSymbols(t *testing.T) {
 	} {
 		if _, err := userSymbol(expansion(c.matches...), "p", c.symbol, c.fromProbe); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.symbol, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.symbol, err, c.want)
 		}
 	}
 	if libraries, _ := filepath.Glob("/lib*/*/libm.so.6"); len(libraries) > 0 {
 		library := resolve.Match{Path: libraries[0], Offset: 1 << 16}
 		if _, err := userSymbol(expansion(library), "p", "sin", false); err == nil ||
 			!strings.Contains(err.Error(), "is a library") {
-			t.Errorf("from the start of a library: error %v", err)
+			t.Errorf("relative to the start of a library: error = %v", err)
 		}
 	}
 	if v, err := userSymbol(expansion(), "p", "runtime.main", true); v != 0 || err != nil {
-		t.Errorf("of no place: %d, %v", v, err)
+		t.Errorf("without a location = %d, %v", v, err)
 	}
 	if v, err := userSymbol(expansion(at(4096)), "q", "runtime.main", true); v != 0 || err != nil {
-		t.Errorf("of no program: %d, %v", v, err)
+		t.Errorf("without a program = %d, %v", v, err)
 	}
 }

@@ -22,10 +22,10 @@ func TestRefusalReadsTheLog(t *testing.T) {
 		"R2 invalid mem access 'scalar'",
 	}
 	if n := lastInsn(log); n != 12 {
-		t.Errorf("last instruction %d", n)
+		t.Errorf("last instruction = %d", n)
 	}
 	if r := lastReason(append(log, "verification time 10 usec", "stack depth 0")); r != "R2 invalid mem access 'scalar'" {
-		t.Errorf("reason %q", r)
+		t.Errorf("reason = %q", r)
 	}
 	m := &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "a\nb\n@x = c->nope;\n"}, Target: "6.12",
 		Fields: []manifest.FieldUse{{Program: "p", Insn: 12, Type: "struct c", Path: "nope", Pos: manifest.Pos{Line: 3, Col: 6}}}}
@@ -49,12 +49,13 @@ type errFor string
 
 func (e errFor) Error() string { return string(e) }
 
-// If the process cannot open more files, the message says how to raise the limit.
+// TestOpenFiles checks that if the process cannot open more files, the message says how to raise the
+// limit.
 func TestOpenFiles(t *testing.T) {
 	full := fmt.Errorf("can't dup fd: %v", unix.EMFILE)
 	text, hint := unexplained(&manifest.Program{Attach: manifest.Attach{Text: "kprobe:f"}}, full)
 	if text != "loading kprobe:f: too many open files" || !strings.Contains(hint, "ulimit -n") {
-		t.Errorf("of a program: %q, %q", text, hint)
+		t.Errorf("for a program: %q, %q", text, hint)
 	}
 	var placed *report.Error
 	logged := &ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"[4] FUNC_PROTO (anon) return=2"}}
@@ -63,6 +64,6 @@ func TestOpenFiles(t *testing.T) {
 	}
 	err := mapError(&object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}, full, nil)
 	if !strings.Contains(err.Error(), "the maps of x.bt exceed the limit of open files") || !strings.Contains(err.Error(), "ulimit -n") {
-		t.Errorf("of maps: %v", err)
+		t.Errorf("for maps: %v", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// Errors that the script or the host causes are not reported as compiler bugs.
+// TestCausesInTheLog checks that errors caused by the script or the host are not reported as compiler
+// bugs.
 func TestCausesInTheLog(t *testing.T) {
 	m := &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "rawtracepoint:e { print(arg1); }\n"}, Target: "6.12"}
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"btc/loader/report"
 )
 
-// TestUnexplained checks the message for a refusal without a log.
+// TestUnexplained checks the message for a rejected program without a log.
 func TestUnexplained(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -43,7 +43,8 @@ func TestUnexplained(t *testing.T) {
 	}
 }
 
-// TestHints: a known reason from the kernel has a hint; an unknown one asks for a report.
+// TestHints checks that a known reason from the kernel has a hint, and that an unknown one asks for a
+// report.
 func TestHints(t *testing.T) {
 	for reason, want := range map[string]string{
 		"unknown func bpf_x#999":                       "this kernel lacks a helper",
@@ -65,7 +66,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestLogLines: the reason of a log is its last line that is neither an instruction nor state.
+// TestLogLines checks that the reason found in a log is its last line that is neither an instruction
+// nor state.
 func TestLogLines(t *testing.T) {
 	for _, c := range []struct {
 		log    string
@@ -87,12 +89,12 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 	if got := tail([]string{"a", "b", "c"}, 2); strings.Join(got, "") != "bc" {
-		t.Errorf("the last two lines are %v", got)
+		t.Errorf("last two lines = %v", got)
 	}
 }
 
-// TestFieldsOfRefusal: the error names a field that the host lacks, and says where to find those
-// that it has.
+// TestFieldsOfRefusal checks that the error names a field that the host lacks, and says where to find
+// the existing ones.
 func TestFieldsOfRefusal(t *testing.T) {
 	poison := []string{"3: (85) call unknown#195896080", "invalid func unknown#195896080", "processed 4 insns"}
 	number := []string{
@@ -124,13 +126,13 @@ func TestFieldsOfRefusal(t *testing.T) {
 		}
 		for _, note := range f.Notes {
 			if strings.HasPrefix(note, "processed") {
-				t.Error("the count of instructions is shown")
+				t.Error("message contains the instruction count")
 			}
 		}
 	}
 }
 
-// TestMapErrors: failure to create a map is an error of the host, with a hint.
+// TestMapErrors checks that failing to create a map is reported as an error of the host, with a hint.
 func TestMapErrors(t *testing.T) {
 	o := &object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}
 	for _, c := range []struct {
@@ -143,7 +145,7 @@ func TestMapErrors(t *testing.T) {
 		{unix.EMFILE, nil, "exceed the limit of open files"},
 	} {
 		if c.limit != nil && host.HasSeccomp() {
-			continue // which is then the likelier reason
+			continue // which is then the more likely reason
 		}
 		if got := mapError(o, fmt.Errorf("map: %w", c.err), c.limit); !strings.Contains(got.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.err, got, c.want)
@@ -151,7 +153,7 @@ func TestMapErrors(t *testing.T) {
 	}
 }
 
-// TestNoTypes checks the message if the kernel's types are unavailable.
+// TestNoTypes checks the messages if the kernel's types are unavailable.
 func TestNoTypes(t *testing.T) {
 	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Pos: manifest.Pos{Line: 7}}}}
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func TestSizeRing(t *testing.T) {
 		o.Manifest.Config.RingbufPages = c.pages
 		sizeRing(o, c.memory)
 		if got := o.Spec.Maps["events"].MaxEntries; got != c.want {
-			t.Errorf("%d bytes of memory, %d pages: have %d, want %d", c.memory, c.pages, got, c.want)
+			t.Errorf("%d bytes of memory, %d pages: size %d, want %d", c.memory, c.pages, got, c.want)
 		}
 	}
 	sizeRing(&object.Object{Spec: &ebpf.CollectionSpec{}, Manifest: &manifest.Manifest{}}, 0) // no events

@@ -11,8 +11,8 @@ import (
 	"btc/internal/manifest"
 )
 
-// TestWholeValues: copying a whole value is refused if the host has a member at another offset, of
-// another size, or not at all. Members that are not printed do not matter.
+// TestWholeValues checks that copying a whole value is rejected if the host has a printed member at
+// another offset, of another size, or not at all.
 func TestWholeValues(t *testing.T) {
 	u32, u64 := &btf.Int{Name: "u32", Size: 4}, &btf.Int{Name: "u64", Size: 8}
 	host := func(members ...btf.Member) *btf.Spec {
@@ -53,10 +53,10 @@ func TestWholeValues(t *testing.T) {
 	} {
 		err := checkWhole(m, nil, host(tc.members...))
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+			t.Errorf("%s: error = %v, want %q", tc.name, err, tc.want)
 		}
 	}
 	if names := wholeTypes(m); len(names) != 1 || names[0] != "s" {
-		t.Errorf("types to look for: %v", names)
+		t.Errorf("required types = %v", names)
 	}
 }

@@ -35,7 +35,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// has reports whether the symbols of the file at path have own_function.
+// has reports whether the file at path has the symbol own_function.
 func has(t *testing.T, path string) bool {
 	t.Helper()
 	f, err := os.Open(path)
@@ -57,23 +57,23 @@ func hasFunction(s *fileSyms, name string) bool {
 	return false
 }
 
-// The symbols of a stripped program are in the file that its debug link names, next to it or in
-// .debug, and are not found if that is another file.
+// TestDebugLink checks that the symbols of a stripped program are found in the file that its debug link
+// names, next to it or in .debug, but not if that is a different file.
 func TestDebugLink(t *testing.T) {
 	dir := t.TempDir()
 	path := built(t, dir)
 	if !has(t, path) {
-		t.Fatal("the program itself has no own_function")
+		t.Fatal("no own_function in the program itself")
 	}
 	debug := filepath.Join(dir, "own.debug")
 	command(t, "objcopy", "--only-keep-debug", path, debug)
 	command(t, "strip", path)
 	if has(t, path) {
-		t.Fatal("the stripped program has own_function")
+		t.Fatal("own_function in the stripped program")
 	}
 	command(t, "objcopy", "--add-gnu-debuglink="+debug, path)
 	if !has(t, path) {
-		t.Error("not found beside the program")
+		t.Error("not found next to the program")
 	}
 	sub := filepath.Join(dir, ".debug")
 	if err := os.Mkdir(sub, 0o755); err != nil {
@@ -92,16 +92,17 @@ func TestDebugLink(t *testing.T) {
 	f.Write([]byte{0})
 	f.Close()
 	if has(t, path) {
-		t.Error("a file with another checksum was taken")
+		t.Error("file with a wrong checksum accepted")
 	}
 }
 
-// Functions named by a just-in-time compiler are found, also when the file grows.
+// TestPerfMap checks that functions named by a just-in-time compiler are found, also when the file
+// grows.
 func TestPerfMap(t *testing.T) {
 	s, _, _ := parsePerfMap(strings.NewReader("1000 10 LazyCompile:~f x.js:1\nbad\n2000 zz g\n0x3000 0x20 _Z3foov\n1000 10 newer\n"), 0)
 	for addr, want := range map[uint64]string{0x1004: "newer", 0x3001: "_Z3foov", 0x1010: "", 0x2000: ""} {
 		if name, _, _ := s.lookup(addr); name != want {
-			t.Errorf("%#x: have %q, want %q", addr, name, want)
+			t.Errorf("name of %#x = %q, want %q", addr, name, want)
 		}
 	}
 	tab := New(true)
@@ -116,21 +117,21 @@ func TestPerfMap(t *testing.T) {
 	defer os.Remove(path)
 	pid := uint32(os.Getpid())
 	if name, file, off := tab.User(0x12, pid); name != "one" || file != path || off != 2 {
-		t.Errorf("have %s+%d in %s", name, off, file)
+		t.Errorf("got %s+%d in %s", name, off, file)
 	}
 	if name, _, _ := tab.User(0x20, pid); name != "" {
-		t.Errorf("have %s", name)
+		t.Errorf("got %s", name)
 	}
 	if err := os.WriteFile(path, []byte("10 8 one\n20 8 _ZN1a1bEv\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	tab.procs[pid].perf.tried = time.Now().Add(-2 * perfMapPause)
 	if name, _, _ := tab.User(0x20, pid); name != "a::b()" {
-		t.Errorf("have %q", name)
+		t.Errorf("got %q", name)
 	}
 }
 
-// A function in code that the kernel maps into each process is found.
+// TestVDSO checks that a function in code that the kernel maps into each process is found.
 func TestVDSO(t *testing.T) {
 	for _, m := range readMaps(uint32(os.Getpid())) {
 		if m.path != vdsoPath {
@@ -143,14 +144,15 @@ func TestVDSO(t *testing.T) {
 		s := syms.entries[0]
 		name, file, off := New(true).User(m.start+s.off, uint32(os.Getpid()))
 		if name == "" || file != vdsoPath || off != 0 {
-			t.Errorf("have %s+%d in %s", name, off, file)
+			t.Errorf("got %s+%d in %s", name, off, file)
 		}
 		return
 	}
 	t.Skip("skipped: this process has no vdso")
 }
 
-// Whatever a debug link contains, it cannot name a file outside the directories or cause a crash.
+// TestBadDebugLink checks that a debug link, whatever it contains, cannot name a file outside the
+// directories or cause a crash.
 func TestBadDebugLink(t *testing.T) {
 	dir := t.TempDir()
 	path := built(t, dir)
@@ -165,7 +167,7 @@ func TestBadDebugLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name, _, ok := debugLink(f); ok {
-			t.Errorf("%q: took %q", content, name)
+			t.Errorf("%q: opened %q", content, name)
 		}
 		f.Close()
 	}

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A code segment past the end of the file is not code: it would read as zeros.
+// TestCodeOfCutFile checks that a code segment past the end of the file is not read as code, which
+// would be zeros.
 func TestCodeOfCutFile(t *testing.T) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 64))
@@ -27,16 +28,16 @@ func TestCodeOfCutFile(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		size, off uint64
-		bytes     int // -1: an error
+		bytes     int // -1 for an error
 	}{{4, 2, 4}, {4, 4, -1}, {1 << 60, 2, 4}, {1 << 60, 1000, 4}, {1 << 60, maxFunction, -1}} {
 		code, err := codeOf(prog(tc.size), 0x1000, tc.off)
 		if (err != nil) != (tc.bytes < 0) || err == nil && len(code) != tc.bytes {
-			t.Errorf("%+v: %d bytes, %v", tc, len(code), err)
+			t.Errorf("%+v: %d bytes, error = %v", tc, len(code), err)
 		}
 	}
 }
 
-// TestCodeOfFiles: an address in a file belongs to the code segment that contains it.
+// TestCodeOfFiles checks that an address in a file belongs to the code segment that contains it.
 func TestCodeOfFiles(t *testing.T) {
 	segment := func(kind elf.ProgType, flags elf.ProgFlag, off, size, addr uint64) *elf.Prog {
 		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: kind, Flags: flags, Off: off, Filesz: size, Vaddr: addr}}
@@ -46,26 +47,26 @@ func TestCodeOfFiles(t *testing.T) {
 		segment(elf.PT_LOAD, code, 100, 50, 1000), segment(elf.PT_LOAD, code, 200, 50, 900), segment(elf.PT_LOAD, code, 300, 50, 1200)}}
 	for off, want := range map[uint64]uint64{99: 0, 100: 1000, 149: 1049, 150: 0, 200: 900, 349: 1249, 350: 0} {
 		if got, ok := loadAddress(f, off); got != want || ok != (want != 0) {
-			t.Errorf("the address of byte %d is %d, %t; want %d", off, got, ok, want)
+			t.Errorf("address of byte %d = %d, %t; want %d", off, got, ok, want)
 		}
 	}
 	if got, ok := codeStart(f); got != 900 || !ok {
-		t.Errorf("the code begins at %d, %t; want 900", got, ok)
+		t.Errorf("start of the code = %d, %t; want 900", got, ok)
 	}
 	if _, ok := codeStart(&elf.File{Progs: f.Progs[:2]}); ok {
-		t.Error("a file without code has a start of it")
+		t.Error("found code in a file without code")
 	}
 	for kind, want := range map[elf.Type]bool{elf.ET_EXEC: true, elf.ET_DYN: false} {
 		if got := isProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
-			t.Errorf("%s is a program: %t", kind, got)
+			t.Errorf("%s: isProgram = %t", kind, got)
 		}
 	}
 	if !isProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
-		t.Error("a file with an interpreter is not a program")
+		t.Error("file with an interpreter not recognized as a program")
 	}
 }
 
-// codeFile writes an ELF file with functions whose names are in one string table, and 4 kB of code.
+// codeFile writes an ELF file with 4 kB of code and functions whose names are in one string table.
 func codeFile(t *testing.T, names []byte, symbols ...elf.Sym64) string {
 	t.Helper()
 	var table bytes.Buffer
@@ -114,16 +115,16 @@ func TestFunctionsOfAFile(t *testing.T) {
 		for _, fn := range all {
 			have = append(have, fmt.Sprintf("%s@%d+%d", fn.Name, fn.Value, fn.Size))
 			if !fn.Loaded || fn.Offset != fn.Value {
-				t.Errorf("%+v: %+v is at another offset", c.q, fn)
+				t.Errorf("%+v: wrong offset of %+v", c.q, fn)
 			}
 		}
 		if got := strings.Join(have, " "); got != c.want || !img.Linked || img.Path != path || !img.HasCode && c.q.Name == "" {
-			t.Errorf("%+v: %q of %+v, want %q", c.q, got, img, c.want)
+			t.Errorf("%+v: got %q of %+v, want %q", c.q, got, img, c.want)
 		}
 	}
 }
 
-// Reading a malicious file is an error, and the next file is read.
+// TestHostileFiles checks that reading a malicious file is an error, and that the next file is read.
 func TestHostileFiles(t *testing.T) {
 	good := codeFile(t, []byte("f\x00"), elf.Sym64{Name: 1, Value: 0x100, Size: 8})
 	many := make([]elf.Sym64, 100_000) // 1.6 GB of names
@@ -148,51 +149,51 @@ func TestHostileFiles(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		q          Question
-		want       string // in the error; "": none
+		want       string // part of the error; "" for none
 	}{
-		{"names of gigabytes", codeFile(t, []byte(strings.Repeat("x", 16000)+"\x00"), many...), Question{Name: "x*"}, "MiB of their names"},
+		{"gigabytes of names", codeFile(t, []byte(strings.Repeat("x", 16000)+"\x00"), many...), Question{Name: "x*"}, "MiB of their names"},
 		{"mangled name that doubles", codeFile(t, []byte(bomb+"\x00"), elf.Sym64{Name: 1, Value: 1, Size: 1}), Question{Name: "g", Lang: "cpp"}, ""},
 		{"FIFO", fifo, Question{Name: "f"}, "not a regular file"},
 		{"device", "/dev/zero", Question{Name: "f"}, "not a regular file"},
 		{"text", text, Question{Name: "f"}, "bad magic number"},
 		{"long question", good, Question{Name: strings.Repeat("f", 1<<17)}, "too long"},
-		{"no archive", good + "!/member", Question{Name: "f"}, "not a valid zip file"},
+		{"not an archive", good + "!/member", Question{Name: "f"}, "not a valid zip file"},
 	} {
 		_, err := f.Functions(c.path, &c.q)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: error = %v, want %q", c.name, err, c.want)
 		}
 		if errors.Is(err, ErrNotELF) != (c.name == "text") {
 			t.Errorf("%s: %v is an error about another kind of file", c.name, err)
 		}
 		if img, err := f.Functions(good, &Question{Name: "f"}); err != nil || len(img.Functions) != 1 {
-			t.Errorf("after %s: %v, %v", c.name, img, err)
+			t.Errorf("after %s: image %v, error = %v", c.name, img, err)
 		}
 	}
 	if f.parser.fails > 0 {
-		t.Errorf("the process failed %d times", f.parser.fails)
+		t.Errorf("process failed %d times", f.parser.fails)
 	}
 }
 
-// A response of the other process that is truncated or invalid is an error.
+// TestHostileAnswers checks that a truncated or invalid response of the other process is an error.
 func TestHostileAnswers(t *testing.T) {
 	var p packer
 	p.text("name")
 	p.number(1 << 60)
 	u := &unpacker{rest: p}
 	if u.text() != "name" || u.err() != nil {
-		t.Error("a string is lost")
+		t.Error("string missing")
 	}
 	if s := u.text(); s != "" || u.err() == nil {
-		t.Errorf("%q beyond the end", s)
+		t.Errorf("read %q past the end", s)
 	}
 	u = &unpacker{rest: []byte{1}}
 	if u.number() != 0 || u.truth() || u.count() != 0 || u.err() == nil {
-		t.Error("something beyond the end")
+		t.Error("no error past the end")
 	}
 }
 
-// FuzzQuestion: any file yields a response to each question, or an error.
+// FuzzQuestion checks that any file gives a response to each question, or an error.
 func FuzzQuestion(f *testing.F) {
 	seeds, err := filepath.Glob("../usdt/testdata/*")
 	if err != nil {

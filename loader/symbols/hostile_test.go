@@ -68,7 +68,7 @@ func symbol(name uint32, value uint64) []byte {
 	return b.Bytes()
 }
 
-// symbolsOf reads the file at path as a mapped file is read.
+// symbolsOf reads the symbols of the file at path as for a mapped file.
 func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 	t.Helper()
 	f, err := os.Open(path)
@@ -79,8 +79,8 @@ func symbolsOf(t *testing.T, tab *Table, path string) *fileSyms {
 	return tab.readFileSyms(f, path, []string{"/"})
 }
 
-// The target of a debug link is opened only if it is a regular file: a FIFO would block forever,
-// and opening a device may have side effects.
+// TestDebugLinkToSpecialFiles checks that the target of a debug link is opened only if it is a regular
+// file: a FIFO would block forever, and opening a device may have side effects.
 func TestDebugLinkToSpecialFiles(t *testing.T) {
 	for kind, make := range map[string]func(path string) error{
 		"FIFO":      func(path string) error { return unix.Mkfifo(path, 0o644) },
@@ -99,13 +99,13 @@ func TestDebugLinkToSpecialFiles(t *testing.T) {
 			t.Errorf("%s: %d functions", kind, len(s.entries))
 		}
 		if tab.parser.fails > 0 {
-			t.Errorf("%s: the parser process failed", kind)
+			t.Errorf("%s: parser process failed", kind)
 		}
 		tab.Close()
 	}
 }
 
-// A name whose substitutions double many times would need gigabytes.
+// TestManglingBomb checks a name whose substitutions double many times, which would need gigabytes.
 func TestManglingBomb(t *testing.T) {
 	name := "_Z1f1AIiiE"
 	for level := range 40 {
@@ -115,17 +115,18 @@ func TestManglingBomb(t *testing.T) {
 	tab := New(true)
 	defer tab.Close()
 	if got := tab.show(name); got != name {
-		t.Errorf("%d bytes of text", len(got))
+		t.Errorf("name of %d bytes", len(got))
 	}
 	for _, name := range []string{"_Z" + strings.Repeat("N", 4000), "_Z1f" + strings.Repeat("P", 4000) + "i", "_R" + strings.Repeat("I", 4000), "_Z" + strings.Repeat("9", 100), "_Z" + strings.Repeat("x", 1<<17)} {
 		tab.show(name)
 	}
 	if got := tab.show("_ZN1a1bEv"); got != "a::b()" {
-		t.Errorf("afterwards %s", got)
+		t.Errorf("afterwards: %s", got)
 	}
 }
 
-// A table that claims gigabytes in a sparse file is cheap to read, and its valid beginning is used.
+// TestSparseSymbolTable checks that a symbol table that claims gigabytes in a sparse file is cheap to
+// read, and that its valid beginning is used.
 func TestSparseSymbolTable(t *testing.T) {
 	const huge = 6 << 30
 	path := filepath.Join(t.TempDir(), "big")
@@ -134,7 +135,7 @@ func TestSparseSymbolTable(t *testing.T) {
 		{".symtab", elf.Section64{Type: uint32(elf.SHT_SYMTAB), Size: huge, Link: 1, Entsize: 24}, symbol(1, 0x1000)},
 	})
 	if err := os.Truncate(path, huge+1<<20); err != nil {
-		t.Skip("skipped: the file system has no sparse files of 6 GiB: ", err)
+		t.Skip("skipped: the file system does not support sparse files of 6 GiB: ", err)
 	}
 	tab := New(true)
 	defer tab.Close()
@@ -143,17 +144,17 @@ func TestSparseSymbolTable(t *testing.T) {
 		t.Errorf("%d functions", len(s.entries))
 	}
 	if tab.parser.proc == nil {
-		t.Fatal("the parser process failed")
+		t.Fatal("parser process failed")
 	}
 	if peak := status(t, tab.parser.proc.Pid, "VmHWM"); peak != "" {
 		kb, _ := strconv.Atoi(strings.Fields(peak)[0])
 		if kb > 100<<10 {
-			t.Errorf("the parser process took %d kB", kb)
+			t.Errorf("parser process used %d kB", kb)
 		}
 	}
 }
 
-// status returns a line of a thread's /proc/PID/status.
+// status returns a line of /proc/PID/status for a thread.
 func status(t *testing.T, tid int, line string) string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
@@ -168,16 +169,17 @@ func status(t *testing.T, tid int, line string) string {
 	return ""
 }
 
-// No thread of the parser process has a privilege that it does not need.
+// TestParserHasNoPrivileges checks that no thread of the parser process has a privilege that it does
+// not need.
 func TestParserHasNoPrivileges(t *testing.T) {
 	tab := New(true)
 	defer tab.Close()
-	for i := range 100 { // threads come as they are needed
+	for i := range 100 { // threads are started as needed
 		tab.show(fmt.Sprintf("_ZN1a%d%sEv", 1+i%9, "bcdefghij"[:1+i%9]))
 	}
 	symbolsOf(t, tab, "/proc/self/exe")
 	if tab.parser.proc == nil {
-		t.Fatal("there is no parser process")
+		t.Fatal("no parser process")
 	}
 	pid := tab.parser.proc.Pid
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -192,24 +194,24 @@ func TestParserHasNoPrivileges(t *testing.T) {
 		}
 		for line, value := range want {
 			if got := status(t, tid, line); got != value {
-				t.Errorf("thread %d: %s is %q, want %q", tid, line, got, value)
+				t.Errorf("thread %d: %s = %q, want %q", tid, line, got, value)
 			}
 		}
 	}
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
-		t.Skip("skipped: its descriptors cannot be listed: ", err)
+		t.Skip("skipped: cannot list its descriptors: ", err)
 	}
 	for _, fd := range fds {
 		target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
 		if target != os.DevNull && !strings.HasPrefix(target, "socket:") && !strings.HasPrefix(target, "anon_inode:") {
-			t.Errorf("it has %s open", target)
+			t.Errorf("parser process has %s open", target)
 		}
 	}
 }
 
-// If the parser process crashes or does not respond, only that response is lost; and the process
-// exits with us.
+// TestParserFailure checks that if the parser process crashes or does not respond, only that response
+// is lost, and that the process exits with us.
 func TestParserFailure(t *testing.T) {
 	tab := New(true)
 	var said []string
@@ -217,7 +219,7 @@ func TestParserFailure(t *testing.T) {
 	if got := tab.show("_ZN1a1bEv"); got != "a::b()" {
 		t.Fatal(got)
 	}
-	tab.parser.proc.Signal(unix.SIGINT) // as a terminal sends it to all
+	tab.parser.proc.Signal(unix.SIGINT) // as a terminal sends it to all processes
 	tab.parser.proc.Kill()
 	if got := tab.show("_ZN1a1cEv"); got != "_ZN1a1cEv" {
 		t.Errorf("killed: %s", got)
@@ -232,7 +234,7 @@ func TestParserFailure(t *testing.T) {
 		tab.show(fmt.Sprintf("_ZN1a%d%sEv", 1+i, strings.Repeat("x", 1+i)))
 	}
 	if len(said) != 1 || tab.parser.proc != nil {
-		t.Errorf("said %q", said)
+		t.Errorf("messages %q", said)
 	}
 	tab.parser.last = time.Now().Add(-2 * failPause)
 	if got := tab.show("_ZN1a1eEv"); got != "a::e()" {
@@ -241,11 +243,11 @@ func TestParserFailure(t *testing.T) {
 	tab.parser.proc.Signal(unix.SIGSTOP)
 	tab.parser.sock.deadline = time.Now().Add(time.Millisecond)
 	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
-		t.Errorf("no answer: %v", err)
+		t.Errorf("no response: error = %v", err)
 	}
 	tab.parser.sock.deadline, tab.parser.sock.cpuLimit = time.Now().Add(time.Hour), 0
 	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
-		t.Errorf("no answer and too much work: %v", err)
+		t.Errorf("no response, CPU limit exceeded: error = %v", err)
 	}
 	tab.parser.proc.Signal(unix.SIGCONT)
 	unix.Shutdown(tab.parser.sock.fd, unix.SHUT_RDWR)
@@ -254,7 +256,8 @@ func TestParserFailure(t *testing.T) {
 	}
 }
 
-// Exited processes are forgotten, except those that maps refer to.
+// TestProcessesAreForgotten checks that exited processes are forgotten, except those that maps refer
+// to.
 func TestProcessesAreForgotten(t *testing.T) {
 	tab := New(true)
 	const first = 1 << 23 // above the largest process ID
@@ -268,18 +271,18 @@ func TestProcessesAreForgotten(t *testing.T) {
 		}
 	}
 	if tab.procs[own] == nil || tab.procs[first+1] == nil || tab.procs[first+23999] == nil || tab.procs[first+2] != nil {
-		t.Error("the wrong processes were forgotten")
+		t.Error("wrong processes forgotten")
 	}
 	bytes := 0
 	for _, p := range tab.procs {
 		bytes += p.bytes
 	}
 	if bytes != tab.mapBytes {
-		t.Errorf("%d bytes of mappings, %d counted", bytes, tab.mapBytes)
+		t.Errorf("%d bytes of mappings, but counted %d", bytes, tab.mapBytes)
 	}
 }
 
-// The symbols of the least recently used files are dropped.
+// TestFilesAreForgotten checks that the symbols of the least recently used files are dropped.
 func TestFilesAreForgotten(t *testing.T) {
 	tab := New(true)
 	for i := range uint64(10) {
@@ -294,14 +297,14 @@ func TestFilesAreForgotten(t *testing.T) {
 	}
 }
 
-// A perf map is read from where the last read ended, or from its start if it was truncated or
-// replaced, and its functions take little memory.
+// TestPerfMapGrows checks that a perf map is read from where the last read ended, or from its start if
+// it was truncated or replaced, and that its functions use little memory.
 func TestPerfMapGrows(t *testing.T) {
 	pid := os.Getpid()
 	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		t.Skip("skipped: cannot make a perf map: ", err)
+		t.Skip("skipped: cannot create a perf map: ", err)
 	}
 	defer os.Remove(path)
 	defer f.Close()
@@ -315,10 +318,10 @@ func TestPerfMapGrows(t *testing.T) {
 		tab.refresh(p, uint32(pid))
 		tab.count(uint32(pid), p)
 		if got, _, _ := p.lookup(addr); got != name {
-			t.Errorf("%#x: have %q, want %q", addr, got, name)
+			t.Errorf("name of %#x = %q, want %q", addr, got, name)
 		}
 		if tab.symBytes != p.bytes() {
-			t.Errorf("%d bytes counted of %d", tab.symBytes, p.bytes())
+			t.Errorf("counted %d bytes, want %d", tab.symBytes, p.bytes())
 		}
 	}
 	const perRound = 20000
@@ -348,11 +351,11 @@ func TestPerfMapGrows(t *testing.T) {
 	os.Symlink("/etc/passwd", path)
 	tab.procs[uint32(pid)].perf = &perfMap{}
 	if f, _ := openPerfMap(uint32(pid)); f != nil {
-		t.Error("a symbolic link was followed")
+		t.Error("symbolic link followed")
 	}
 }
 
-// Lines without end, and more functions than the limit.
+// TestPerfMapBounds checks lines that do not end, and more functions than the limit.
 func TestPerfMapBounds(t *testing.T) {
 	long := strings.NewReader("10 10 a\n" + strings.Repeat("x", 3*perfMapLine) + "\n20 10 b\n")
 	tab, end, full := parsePerfMap(long, 0)

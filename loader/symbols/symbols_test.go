@@ -21,7 +21,7 @@ func TestParseMapping(t *testing.T) {
 		"7ffd2a000000-7ffd2a155000 r-xp 00000000 00:00 0    [vsyscall]", "zz-yy r-xp 0 0:0 0 /x",
 	} {
 		if _, ok := parseMapping(line); ok {
-			t.Errorf("%q was taken", line)
+			t.Errorf("no error for %q", line)
 		}
 	}
 }
@@ -44,7 +44,8 @@ func main() {
 }
 `
 
-// A function of a running process is found by its address. ("go test" strips its own programs.)
+// TestFunctionOfProcess checks that a function of a running process is found by its address. ("go test"
+// strips its own programs.)
 func TestFunctionOfProcess(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "speaking.go"), []byte(speaking), 0o600); err != nil {
@@ -79,11 +80,12 @@ func TestFunctionOfProcess(t *testing.T) {
 		t.Errorf("got %s+%d in %s", name, off, file)
 	}
 	if got, zero := tab.Usym(8, pid), tab.Usym(0, pid); got != "0x8" || zero != "0" {
-		t.Errorf("addresses of nothing: %s, %s", got, zero)
+		t.Errorf("unmapped addresses: %s, %s", got, zero)
 	}
 }
 
-// Addresses seen before can be resolved after the process has exited and its file was deleted.
+// TestProcessThatIsGone checks that addresses seen before can be resolved after the process has exited
+// and its file was deleted.
 func TestProcessThatIsGone(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -116,10 +118,10 @@ func TestProcessThatIsGone(t *testing.T) {
 	cmd.Wait()
 	os.Remove(path)
 	if _, file, _ := tab.User(m.start, pid); file != path {
-		t.Errorf("address lies in %q, want %q", file, path)
+		t.Errorf("address is in %q, want %q", file, path)
 	}
 	if tab.files[m.file] == nil {
-		t.Error("the symbols of the deleted file were not read")
+		t.Error("symbols of the deleted file not read")
 	}
 }
 
@@ -141,7 +143,7 @@ func TestLookup(t *testing.T) {
 		ok   bool
 	}{{0xf, "", 0, false}, {0x10, "outer", 0, true}, {0x28, "inner", 8, true}, {0x30, "outer", 0x20, true}, {0x110, "", 0, false}, {0x250, "unsized", 0x50, true}} {
 		if name, in, ok := s.lookup(tc.off); name != tc.name || in != tc.in || ok != tc.ok {
-			t.Errorf("%#x: got %s+%#x %v, want %s+%#x %v", tc.off, name, in, ok, tc.name, tc.in, tc.ok)
+			t.Errorf("lookup of %#x = %s+%#x, %v, want %s+%#x, %v", tc.off, name, in, ok, tc.name, tc.in, tc.ok)
 		}
 	}
 }

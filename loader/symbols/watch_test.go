@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The code of a process that exited before anyone looked is known, also that of a forked child that
-// executed no program.
+// TestWatch checks that the code of a process that exited before it was looked up is known, also for a
+// forked child that did not execute a program.
 func TestWatch(t *testing.T) {
 	w, err := NewWatch([]int{0})
 	if err != nil {
-		t.Skip("skipped: needs the right to watch all processes: ", err)
+		t.Skip("skipped: cannot watch all processes: ", err)
 	}
 	w.Close()
 	w.Close()
@@ -36,13 +36,13 @@ func TestWatch(t *testing.T) {
 	}
 	m, ok := parseMapping(strings.TrimSpace(string(out)))
 	if !ok {
-		t.Skipf("skipped: cannot tell where the shell is: %q", out)
+		t.Skipf("skipped: cannot find the address of the shell: %q", out)
 	}
 	tab := New(true)
 	tab.Watch = w
 	pid := uint32(cmd.Process.Pid)
 	if got := tab.find(m.start+8, pid); got == nil || got.path != m.path || got.off != m.off || got.file != m.file {
-		t.Errorf("shell: have %+v, want %+v", got, m)
+		t.Errorf("shell: mapping %+v, want %+v", got, m)
 	}
 	var child uint32
 	for p := range w.procs {
@@ -51,17 +51,17 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if child == 0 {
-		t.Fatal("the shell's child was not seen")
+		t.Fatal("child of the shell not seen")
 	}
 	if got := tab.find(m.start+8, child); got == nil || got.path != m.path {
-		t.Errorf("child: have %+v, want %+v", got, m)
+		t.Errorf("child: mapping %+v, want %+v", got, m)
 	}
 	if got := tab.find(8, pid); got != nil {
-		t.Errorf("an address of nothing is in %+v", got)
+		t.Errorf("unmapped address found in %+v", got)
 	}
 }
 
-// What the watch knows about an exited process is kept as long as a map refers to it.
+// TestWatchedIsKept checks that data about an exited process is kept as long as a map refers to it.
 func TestWatchedIsKept(t *testing.T) {
 	const parent, child = 1<<23 + 1, 1<<23 + 2 // above the largest process ID
 	tab := New(true)
@@ -85,12 +85,12 @@ func TestWatchedIsKept(t *testing.T) {
 			got = m.path
 		}
 		if got != want {
-			t.Errorf("%#x: have %q, want %q", addr, got, want)
+			t.Errorf("name of %#x = %q, want %q", addr, got, want)
 		}
 	}
 }
 
-// The kept data is bounded.
+// TestWatchBounds checks that the amount of kept data is limited.
 func TestWatchBounds(t *testing.T) {
 	w := &Watch{procs: map[uint32]*watched{}}
 	for pid := range uint32(3 * maxWatched) {
@@ -101,14 +101,14 @@ func TestWatchBounds(t *testing.T) {
 		t.Errorf("%d processes in a list of %d", len(w.procs), len(w.order))
 	}
 	if m, by := w.find(1, 3*maxWatched); m != nil || by != 0 {
-		t.Errorf("have %v by %d", m, by)
+		t.Errorf("mapping %v of process %d", m, by)
 	}
 	for _, r := range []record{{kind: 10}, {kind: 7}, {kind: 3, misc: 1 << 13}, {kind: 10, body: make([]byte, 64)}} {
 		w.apply(&r) // too short, or of an unknown type
 	}
 }
 
-// A buffer that fills up wakes its reader: no polling is needed.
+// TestWatchWakes checks that a buffer that fills up wakes its reader without polling.
 func TestWatchWakes(t *testing.T) {
 	w, err := NewWatch([]int{0})
 	if err != nil {
@@ -139,5 +139,5 @@ func TestWatchWakes(t *testing.T) {
 			return
 		}
 	}
-	t.Error("a thousand processes wake nobody")
+	t.Error("no wake-up after a thousand processes")
 }

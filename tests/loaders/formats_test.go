@@ -16,7 +16,7 @@ import (
 
 const onWork = `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ `
 
-// formatScripts use what the map formats of other programs treat differently.
+// formatScripts use features that the map formats of other programs treat differently.
 var formatScripts = []string{
 	onWork + `{ @h = hist(args.offset); @k[args.whence] = hist(args.offset); @neg = hist((int64)args.offset - 5); }`,
 	onWork + `{ @h[comm] = hist(args.offset * 1000, 3); @top = hist(0xffffffffffffffff); }`,
@@ -32,7 +32,8 @@ var formatScripts = []string{
 	onWork + `{ @h[args.offset] = hist(args.offset); @a[comm] = avg(args.offset); if (@a[comm] > 5) { @n = count(); } delete(@h[3]); @s[comm] = min((int64)args.offset - 20); @t = max((int64)args.offset - 20); @o[comm] += args.offset; @d[comm]--; }`,
 }
 
-// An object in the format of another program prints under btrun what it prints in btrun's own.
+// TestFormatsUnderBtrun checks that under btrun, an object in the format of another program prints the
+// same as one in btrun's own format.
 func TestFormatsUnderBtrun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -52,7 +53,7 @@ func TestFormatsUnderBtrun(t *testing.T) {
 	for i, script := range formatScripts {
 		want := print(script)
 		if !strings.Contains(want, "@") {
-			t.Errorf("%s prints nothing: %s", script, want)
+			t.Errorf("%s: no output: %s", script, want)
 		}
 		for _, format := range []string{"ebpf_exporter", "gadget"} {
 			t.Run(fmt.Sprintf("%d-%s", i, format), func(t *testing.T) {
@@ -64,7 +65,8 @@ func TestFormatsUnderBtrun(t *testing.T) {
 	}
 }
 
-// ebpf_exporter shows the numbers that btrun shows to Prometheus for the same workload.
+// TestExporterFormats checks that ebpf_exporter exports the same numbers for a workload as btrun does
+// for Prometheus.
 func TestExporterFormats(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -119,13 +121,13 @@ func TestExporterFormats(t *testing.T) {
 				compareSeries(t, own, want, found)
 			}
 			if checked == 0 {
-				t.Errorf("btrun shows nothing:\n%s", text)
+				t.Errorf("no metrics of btrun:\n%s", text)
 			}
 		})
 	}
 }
 
-// ebpf_exporter samples the processors' clock for profile probes.
+// TestExporterProfile checks that ebpf_exporter samples the CPU clock for profile probes.
 func TestExporterProfile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -149,14 +151,14 @@ func TestExporterProfile(t *testing.T) {
 	busy := []string{"sh", "-c", "timeout 1 sha256sum /dev/zero || true"}
 	found := readPage(t, serve(t, b, object, string(config), busy))
 	all, own := found["ebpf_exporter_samples"], found[`ebpf_exporter_busy{comm="sha256sum"}`]
-	// 500 a second of CPU time, of which there may be little on a loaded machine.
+	// 500 per second of CPU time, of which there may be little on a loaded machine.
 	if all == nil || own == nil || all.value < 5 || all.value > 600 || own.value != all.value {
 		t.Errorf("samples: %+v, by name %+v", all, own)
 	}
 }
 
-// overCPUs replaces the series of CPUs by their smallest value, if the name begins with "low", or their
-// largest one.
+// overCPUs replaces the series of the CPUs by their smallest value if the name begins with "low",
+// otherwise by their largest value.
 func overCPUs(found map[string]*series) map[string]*series {
 	out := map[string]*series{}
 	for name, x := range found {
@@ -173,12 +175,12 @@ func compareSeries(t *testing.T, name string, want *series, found map[string]*se
 	t.Helper()
 	got := found["ebpf_exporter_"+name]
 	if got == nil {
-		t.Errorf("%s is not on the page", name)
+		t.Errorf("%s: not found on the page", name)
 		return
 	}
 	for le, n := range want.buckets {
 		if have, ok := got.buckets[le]; le >= 0 && le < 1<<52 && (!ok || have != n) {
-			t.Errorf("%s: le %g: %g, want %g", name, le, have, n)
+			t.Errorf("%s: bucket %g = %g, want %g", name, le, have, n)
 		}
 	}
 	if want.buckets != nil && got.buckets[math.Inf(1)] != want.buckets[math.Inf(1)] {

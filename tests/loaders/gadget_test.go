@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// gadget runs an object that was compiled for Inspektor Gadget with ig, and the image that btc export
-// writes. What btc refuses to write is "refused".
+// gadget runs an object compiled for Inspektor Gadget with ig and the image that btc export writes. If
+// btc refuses to write one, it returns "refused".
 func gadget(t *testing.T, b built, name string) string {
 	object := b.path("gadget-" + name + ".o")
 	b.compile(t, name, object, "--for", "gadget")
@@ -35,15 +35,15 @@ func gadget(t *testing.T, b built, name string) string {
 		return "refused"
 	}
 	var options []string
-	if strings.HasSuffix(name, "hist") { // drawn otherwise
+	if strings.HasSuffix(name, "hist") { // displayed differently
 		options = []string{"--annotate", scriptMap(name) + ":metrics.print=false"}
 	}
 	rows := runGadget(t, b, image, "btc-"+name, b.workload(name), options...)
 	events := 0
-	totals := map[string]map[string]float64{} // of the intervals, by map and key
+	totals := map[string]map[string]float64{} // summed over the intervals, by map and key
 	for _, row := range rows {
 		symbol, key := scriptMap(name), "0"
-		for column, name := range map[string]string{"min": "low", "max": "high"} { // of a CPU
+		for column, name := range map[string]string{"min": "low", "max": "high"} { // per CPU
 			if row[column] != nil {
 				symbol = name
 				delete(row, "cpu")
@@ -97,11 +97,11 @@ func gadget(t *testing.T, b built, name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// valueColumns are the columns of values.
+// valueColumns are the columns with values.
 var valueColumns = map[string]bool{"count": true, "sum": true, "total": true, "slots": true, "value": true,
 	"min": true, "max": true}
 
-// totalText is a value in the form of cases.
+// totalText formats values as in the cases.
 func totalText(values map[string]float64) string {
 	var parts, slots []string
 	for _, column := range []string{"count", "sum", "total", "value"} {
@@ -125,14 +125,14 @@ func totalText(values map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// scriptMap is the name of the one map of a case, as other loaders see it.
+// scriptMap returns the name of the only map of a case, as seen by other loaders.
 func scriptMap(name string) string {
 	i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == name })
 	symbol, _, _ := strings.Cut(cases[i].want, "[")
 	return symbol
 }
 
-// runGadget runs an image with ig and the workload, and returns the rows that ig printed.
+// runGadget runs an image with ig, and the workload, and returns the rows printed by ig.
 func runGadget(t *testing.T, b built, image, name string, workload []string, options ...string) []map[string]any {
 	t.Helper()
 	program := filepath.Join(filepath.Dir(fetched(t, "bookworm")), "ig")
@@ -179,7 +179,7 @@ exec "$program" -v run "$name" --verify-image=false --pull never -o json "$@"`
 	if out, err := exec.Command(workload[0], workload[1:]...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	time.Sleep(500 * time.Millisecond) // events on their way
+	time.Sleep(500 * time.Millisecond) // for events that are still in the buffers
 	cmd.Process.Signal(syscall.SIGINT)
 	<-done
 	if err := cmd.Wait(); err != nil {
@@ -205,8 +205,8 @@ exec "$program" -v run "$name" --verify-image=false --pull never -o json "$@"`
 	}
 }
 
-// The programs of a clause with several probes send a printf to one data source, and what is never attached
-// sends to none.
+// TestGadgetSources checks that the programs of a clause with several probes send a printf to one data
+// source, and that programs that are never attached send to none.
 func TestGadgetSources(t *testing.T) {
 	b := build(t, runtime.GOARCH)
 	object := b.path("x.o")
@@ -230,7 +230,8 @@ func TestGadgetSources(t *testing.T) {
 	}
 }
 
-// Inspektor Gadget shows the values of a printf as columns, and sets parameters.
+// TestGadgetEvents checks that Inspektor Gadget shows the values of a printf as columns, and sets
+// parameters.
 func TestGadgetEvents(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -252,7 +253,7 @@ func TestGadgetEvents(t *testing.T) {
 		if row["comm"] != workload || row["pid"].(float64) < 2 || row["fd"] != "" || row["arg4"].(float64) != -3 ||
 			offset < 9 ||
 			offset > 10 {
-			t.Fatalf("an event has %v", row)
+			t.Fatalf("event = %v", row)
 		}
 	}
 	if len(rows) != 800 {
@@ -260,8 +261,8 @@ func TestGadgetEvents(t *testing.T) {
 	}
 }
 
-// Inspektor Gadget samples the processors' clock for profile probes, and is told to leave alone what it
-// cannot attach.
+// TestGadgetProfile checks that Inspektor Gadget samples the CPU clock for profile probes, and does not
+// attach programs that it does not support.
 func TestGadgetProfile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -280,7 +281,7 @@ profile:ms:2 /comm == "sha256sum"/ { @busy[comm]++; @samples[pid, comm] = count(
 	}
 	for _, probe := range []string{"begin", "interval:s:1", "kprobe:no_such_*", "@start"} {
 		if !strings.Contains(string(out), "omitted: "+probe) {
-			t.Errorf("%s is not said to be omitted:\n%s", probe, out)
+			t.Errorf("%s not reported as omitted:\n%s", probe, out)
 		}
 	}
 	busy, samples := 0.0, 0.0
@@ -292,8 +293,8 @@ profile:ms:2 /comm == "sha256sum"/ { @busy[comm]++; @samples[pid, comm] = count(
 			samples += n
 		}
 	}
-	// 500 a second of CPU time, of which there may be little on a loaded machine.
+	// 500 per second of CPU time, of which there may be little on a loaded machine.
 	if busy < 5 || busy > 600 || busy != samples {
-		t.Errorf("%g and %g samples", busy, samples)
+		t.Errorf("got %g and %g samples", busy, samples)
 	}
 }

@@ -31,25 +31,26 @@ var onlyLoader = flag.String("loader", "", "run only loaders in guests that matc
 
 var only = flag.String("case", "", "run only cases in guests that match this regular expression")
 
-// guests are the kernels, as tests/kernels/getkernels.sh calls them.
+// guests are the kernels, by their names in tests/kernels/getkernels.sh.
 var guests = []string{"5.10", "6.1", "6.1-rt", "6.12", "6.12-rt", "sid", "6.1-arm64", "sid-arm64"}
 
-// openat is the number of the system call.
+// openat is the system call number.
 var openat = map[string]string{"amd64": "257", "arm64": "56"}
 
-// guestLoader is a loader that guests run.
+// guestLoader is a loader that runs in guests.
 type guestLoader struct {
 	name string
-	// needs are files and directories of the guest without which it is skipped (see inPuts).
+	// needs are files and directories in the guest; if one is missing, the loader is skipped (see
+	// inPuts).
 	needs []string
-	// object begins the names of its objects.
+	// object is the prefix of the names of its objects.
 	object string
-	// command is a shell command with the object as $1 and the workload after it.
+	// command is a shell command with the object as $1, followed by the workload.
 	command string
-	// read reads what the command prints; nil: it is in the form of cases.
+	// read parses the output of the command; nil if it is in the form of the cases.
 	read    func(t *testing.T, b built, name, out string) string
 	refused map[string]string
-	// before515 is why it refuses all objects before Linux 5.15.
+	// before515 is the reason why it rejects all objects before Linux 5.15.
 	before515 string
 }
 
@@ -81,21 +82,22 @@ func bpftoolInGuest(release string) guestLoader {
 	}
 	if autoattach[release] != "" {
 		l.refused = map[string]string{"usdt": refused + "does not support autoattach", "printf": "", "print-long": ""}
-		// A kernel before 5.15 has no links for perf events, which bpftool would pin.
+		// Before 5.15, the kernel has no links for perf events, which bpftool would pin.
 		l.before515 = "failed to pin link"
 	}
 	return l
 }
 
-// refused begins the messages of a loader that failed.
+// refused is the prefix of the messages of a loader that failed.
 const refused = "refused: "
 
-// guestScript begins the script of a guest. /tmp is empty in a guest, and uprobes name the path.
+// guestScript is the beginning of the script for a guest. /tmp is empty in a guest, and uprobes name
+// paths in it.
 //
 //	run RELEASE PROGRAM ...           runs a program with the libraries of a release
-//	attach RELEASE [autoattach] OBJECT WORKLOAD   has bpftool load an object, and prints maps
-//	exporter OBJECT WORKLOAD          has ebpf_exporter do so, and prints its page
-//	brief                             shortens what loaders print: a guest's serial line is slow
+//	attach RELEASE [autoattach] OBJECT WORKLOAD   loads an object with bpftool and prints its maps
+//	exporter OBJECT WORKLOAD          loads an object with ebpf_exporter and prints its page
+//	brief                             shortens the output of loaders, because the serial line of a guest is slow
 const guestScript = `mkdir -p "${dir%/*}"; ln -s /objects "$dir"
 run() { r=$1; shift; "/$r/lib/ld.so" --library-path "/$r/lib" "$@"; }
 attach() {
@@ -129,7 +131,7 @@ brief() {
 
 func printed(t *testing.T, b built, name, out string) string { return found(t, b.path(name+".o"), out) }
 
-// guestTool is a program that is not a loader, or one that loads what another has made.
+// guestTool is a program that is not a loader, or one that loads the output of another program.
 type guestTool struct {
 	name    string
 	needs   []string
@@ -137,7 +139,7 @@ type guestTool struct {
 	check   func(t *testing.T, b built, out string)
 }
 
-// guestTools are those of each release, and veristat.
+// guestTools returns the tools of each release, and veristat.
 func guestTools() []guestTool {
 	objects := ""
 	for _, c := range cases {
@@ -166,7 +168,7 @@ func guestTools() []guestTool {
 				"TYPES=/tmp/small.btf run " + r + " $dir/libbpfagent $dir/arguments.o $dir/" + workload,
 				func(t *testing.T, b built, out string) {
 					if have := found(t, b.path("arguments.o"), out); !strings.HasSuffix(have, "= {count: 12}") {
-						t.Errorf("have %s", have)
+						t.Errorf("got %s", have)
 					}
 				}},
 		)
@@ -174,7 +176,7 @@ func guestTools() []guestTool {
 	return all
 }
 
-// TestGuests has each loader run each object in guests.
+// TestGuests loads each object with each loader in guests.
 func TestGuests(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("skipped: make test-loaders KERNEL=NAME boots kernels under emulation, minutes")
@@ -206,7 +208,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// marks separate what the runs print.
+// marks separate the outputs of the runs.
 const runMark, endMark = "=== ", "=== end "
 
 func guest(t *testing.T, name, qemu, image, goarch string) {
@@ -263,7 +265,7 @@ echo '%s'; cat /tmp/messages >&2
 					if out, ran := outputs[l.name+" "+c.name]; ran {
 						l.compare(t, b, c, out, name, goarch)
 					} else if l.refused[c.name] != "refused" {
-						t.Skip("skipped: it is not in the guest")
+						t.Skip("skipped: not available in the guest")
 					}
 				})
 			}
@@ -274,7 +276,7 @@ echo '%s'; cat /tmp/messages >&2
 			out, ran := outputs[tool.name]
 			switch {
 			case !ran:
-				t.Skip("skipped: it is not in the guest")
+				t.Skip("skipped: not available in the guest")
 			case strings.Contains(out, refused):
 				t.Error(out)
 			default:
@@ -287,7 +289,7 @@ echo '%s'; cat /tmp/messages >&2
 	}
 }
 
-// compare compares what a loader printed in a guest with what it should find.
+// compare compares the output of a loader in a guest with the expected one.
 func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, goarch string) {
 	t.Helper()
 	want := c.want
@@ -302,7 +304,7 @@ func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, go
 	}
 	if reason, ok := strings.CutPrefix(want, refused); ok {
 		if !strings.Contains(out, refused) || !strings.Contains(out, reason) {
-			t.Errorf("want a refusal with %q, found\n%s", reason, out)
+			t.Errorf("want an error with %q, found\n%s", reason, out)
 		}
 		return
 	}
@@ -327,8 +329,8 @@ func inPuts(b built, puts []vm.Put, files []string) bool {
 	})
 }
 
-// guestFiles makes what guests need besides the objects of build, as far as it can be had, and returns all
-// files for the guest.
+// guestFiles creates the files that guests need in addition to the objects of build, as far as
+// possible, and returns all files for the guest.
 func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	t.Helper()
 	objects := b.compileLinked(t)
@@ -339,10 +341,10 @@ func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	puts := []vm.Put{{Host: b.dir, Guest: "/objects"}}
 	dir, err := filepath.EvalSymlinks("../../build/loaders")
 	if err != nil {
-		t.Log("skipped: tests/setup/loaders.sh got no loaders")
+		t.Log("skipped: no loaders (tests/setup/loaders.sh fetches them)")
 		return puts
 	}
-	// The types of the linked object are those of one that this machine links.
+	// The linked object has the same types as one that is linked on this machine.
 	if out, err := hostBpftool(filepath.Join(dir, "run", "sid-"+runtime.GOARCH),
 		append([]string{"gen", "object", b.path("whole.o")}, objects...)...).CombinedOutput(); err != nil {
 		t.Logf("skipped: linking: %v\n%s", err, out)
@@ -374,7 +376,7 @@ func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	return puts
 }
 
-// hostBpftool is a command of the bpftool in a directory of tests/setup/loaders.sh.
+// hostBpftool returns a command that runs the bpftool in a directory of tests/setup/loaders.sh.
 func hostBpftool(run string, args ...string) *exec.Cmd {
 	return exec.Command(
 		run+"/lib/ld.so",
@@ -386,8 +388,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// guestPrograms compiles the programs of testdata with the libbpf in run. host has this machine's bpftool of
-// the release.
+// guestPrograms compiles the programs of testdata with the libbpf in run. The directory host has the
+// bpftool of this release for this machine.
 func (b built) guestPrograms(run, host, release, goarch string) error {
 	gen := hostBpftool(host, "gen", "skeleton", b.path("reads.o"), "name", "reads")
 	header, err := gen.Output()
@@ -402,7 +404,7 @@ func (b built) guestPrograms(run, host, release, goarch string) error {
 		return err
 	}
 	programs := map[string]string{"skeleton-" + release: "testdata/skeleton.c"}
-	if release == "bookworm" { // runs with the newer one, too
+	if release == "bookworm" { // also runs with the newer one
 		programs["libbpfagent"] = "testdata/libbpf.c"
 	}
 	for program, source := range programs {

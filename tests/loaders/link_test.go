@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// linked are scripts that use all that an object may have: maps, events, caches, stacks, scratch
-// memory, parameters, subprograms, and probes of the same name and clause. Both have a map @a: the second is
-// compiled with a prefix.
+// linked are scripts that use everything that an object may have: maps, events, caches, stacks, scratch
+// memory, parameters, subprograms, and probes with the same name and clause. Both have a map @a, so the
+// second is compiled with a prefix.
 var linked = []string{
 	`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @a[args.offset] = count(); @h = hist(args.offset); printf("a %d\n", args.offset); @ks[kstack(2)] = count(); }
 uprobe:WORK:main.step { @u[comm] = count(); }
@@ -27,7 +27,8 @@ uprobe:WORK:main.step { @w = count(); $i = (uint64)0; while ($i < nsecs % 3) { @
 begin { printf("begin %s\n", comm); }`,
 }
 
-// TestLink has bpftool link two objects into one: both count, and their events arrive.
+// TestLink links two objects into one with bpftool. Both must count, and the events of both must
+// arrive.
 func TestLink(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -67,7 +68,7 @@ func (b built) compileLinked(t *testing.T) (objects []string) {
 	return objects
 }
 
-// checkLinked checks what a loader printed of the object that is linked of both scripts.
+// checkLinked checks the output of a loader for the object linked from both scripts.
 func checkLinked(t *testing.T, b built, out string) {
 	t.Helper()
 	events := map[string]int{}
@@ -90,11 +91,11 @@ u[{comm: loaderwork}] = {count: 4800}
 two_w[0] = {count: 4800}`
 	for line := range strings.Lines(ours(want)) {
 		if !strings.Contains(have, strings.TrimSpace(line)) {
-			t.Errorf("no %s in\n%s", line, have)
+			t.Errorf("%s not found in\n%s", line, have)
 		}
 	}
 	if n := strings.Count(have, "}] = {count: 400}"); n != 12 {
-		t.Errorf("%d of 12 keys of @a have 400 calls:\n%s", n, have)
+		t.Errorf("%d keys of @a with 400 calls, want 12:\n%s", n, have)
 	}
 	counts := map[int]int{}
 	for _, n := range events {
@@ -105,7 +106,8 @@ two_w[0] = {count: 4800}`
 	}
 }
 
-// TestSuffix checks the symbols that a user chooses, and that each script has its own otherwise.
+// TestSuffix checks that a user can choose the suffix of symbols, and that otherwise each script has
+// its own.
 func TestSuffix(t *testing.T) {
 	b := buildPrograms(t, runtime.GOARCH)
 	symbols := func(args ...string) string {
@@ -123,12 +125,12 @@ func TestSuffix(t *testing.T) {
 	const script = `begin { printf("x"); @m = 1 }`
 	if s := symbols("-e", script, "--suffix", "mine"); !strings.Contains(s, "\x00events_mine\x00") ||
 		!strings.Contains(s, "\x00m\x00") {
-		t.Error("no symbols events_mine and m")
+		t.Error("symbols events_mine and m not found")
 	}
 	s := symbols("-e", `begin { @m = 1; @ = 2; @lost = 3 }`, "--map-prefix", "mine")
 	for _, name := range []string{"mine", "mine_m", "mine_AT_lost"} {
 		if !strings.Contains(s, "\x00"+name+"\x00") {
-			t.Errorf("no symbol %s", name)
+			t.Errorf("symbol %s not found", name)
 		}
 	}
 	for options, want := range map[string]string{
@@ -141,16 +143,16 @@ func TestSuffix(t *testing.T) {
 			s,
 			want,
 		) {
-			t.Errorf("%s: have %s, want %s", options, s, want)
+			t.Errorf("%s: got %s, want %s", options, s, want)
 		}
 	}
 	if first, second := symbols("-e", script), symbols("-e", script); first != second {
-		t.Error("the same script twice gives different objects")
+		t.Error("compiling the same script twice gives different objects")
 	}
 	if s := symbols("-e", script, "--suffix", "a b"); !strings.Contains(
 		s,
 		`--suffix: "a b" is not 1 to 24 letters, digits and underscores`,
 	) {
-		t.Errorf("have %s", s)
+		t.Errorf("got %s", s)
 	}
 }

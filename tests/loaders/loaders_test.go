@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loaders has objects loaded by programs that know nothing of btc, and by package btrace, and
-// holds what they find in maps and ring buffers against what the workload did: docs/loaders.md has the
-// table of what each of them can do.
+// Package loaders loads objects with programs that know nothing about btc, and with package btrace, and
+// checks the contents of maps and ring buffers against the workload. docs/loaders.md has a table of
+// what each of them supports.
 //
-// btrace and agent (cilium/ebpf) are always there. Other loaders run with -all (make test-loaders),
-// from where tests/setup/loaders.sh puts them; one that is missing is skipped. Loading
-// needs root.
+// btrace and agent (cilium/ebpf) are always available. Other loaders only run with -all (make
+// test-loaders), from the directory of tests/setup/loaders.sh; missing ones are skipped. Loading needs
+// root.
 package loaders
 
 import (
@@ -30,8 +30,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cases are scripts, and what a loader finds after the workload (command work): lines of maps that
-// are not empty, of CPUs the sum, and the number of events. WORK is the workload's path. Each key of 12 occurs 400 times.
+// cases are scripts with the expected result after the workload (command work): the lines of maps that
+// are not empty, with the sum over all CPUs, and the number of events. WORK is the path of the
+// workload. Each of the 12 keys occurs 400 times.
 var cases = []testCase{
 	{
 		"count",
@@ -117,20 +118,21 @@ var cases = []testCase{
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
 
-// workload is the name of the workload's process in this run: other runs may make events, too.
+// workload is the process name of the workload in this run, because other runs may cause events, too.
 var workload = fmt.Sprintf("load%d", os.Getpid())
 
-// ours has the workload of this run in the place of the tables' one.
+// ours replaces the name of the workload in the tables by that of this run.
 func ours(text string) string { return strings.ReplaceAll(text, "loaderwork", workload) }
 
 type testCase struct{ name, script, want string }
 
-// loaders run an object and the workload and return what they found, in the form of cases.
+// loaders run an object and the workload and return the result in the form of the cases.
 var loaders = []struct {
 	name string
-	all  bool // runs with -all only
+	all  bool // only runs with -all
 	run  func(t *testing.T, b built, name string) string
-	// refused are the cases that the loader cannot run, and what it finds then; docs/loaders.md says why.
+	// refused are the cases that the loader does not support, with the result; docs/loaders.md gives
+	// the reasons.
 	refused map[string]string
 }{
 	{"btrace", false, library, libraryDiffers},
@@ -138,8 +140,8 @@ var loaders = []struct {
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, exporterRefused},
-	// It attaches uprobes to containers that it follows by kprobes, which not every kernel has, and numbers
-	// the powers of two from that of 0 and 1.
+	// It uses kprobes to find the containers to which it attaches uprobes, which not every kernel
+	// supports. It numbers powers of two starting with the one for 0 and 1.
 	{"gadget", true, gadget, map[string]string{
 		"stacks": "refused", "usdt": "", "uprobe": "", "tuple-value": "refused",
 		"signed":     "AT_[{comm: loaderwork, key0: -3, key1: a}] = {sum: -2400}",
@@ -161,10 +163,10 @@ var loaders = []struct {
 	},
 }
 
-// libraryDiffers is what package btrace has in another form: the parts of tuples have no names.
+// libraryDiffers are results that package btrace returns in another form: the parts of tuples have no names.
 var libraryDiffers = map[string]string{"tuple-value": "last[{comm: loaderwork}] = {[11 x -2]}"}
 
-// loadsOnly are the cases of a loader that attaches nothing.
+// loadsOnly returns the expectations for a loader that attaches nothing.
 func loadsOnly() map[string]string {
 	none := map[string]string{}
 	for _, c := range cases {
@@ -173,7 +175,7 @@ func loadsOnly() map[string]string {
 	return none
 }
 
-// exporterRefused is what ebpf_exporter does not show or shows differently.
+// exporterRefused are the cases that ebpf_exporter does not support or shows differently.
 var exporterRefused = map[string]string{
 	"printf": "refused", "print-long": "refused", "stacks": "refused", "usdt": "",
 	"tuple-value": "refused", "signed": "refused",
@@ -182,7 +184,7 @@ var exporterRefused = map[string]string{
 
 var all = flag.Bool("all", false, "run the loaders that tests/setup/loaders.sh fetches, too")
 
-// each is a line for each key, which is followed by what more returns for it.
+// each returns a line for each key, followed by the values that more returns for it.
 func each(format string, more func(key int) []any) string {
 	var lines []string
 	for i := range 12 {
@@ -194,18 +196,18 @@ func each(format string, more func(key int) []any) string {
 
 func none(int) []any { return nil }
 
-// total is the sum of the offsets that are the key.
+// total returns the sum of the offsets that are equal to the key.
 func total(key int) []any { return []any{400 * key} }
 
-// built is where the programs and objects are.
+// built describes the built programs and objects.
 type built struct {
 	dir    string
-	probes bool // there is a program with static probes
+	probes bool // whether the program with static probes was built
 }
 
 func (b built) path(name string) string { return filepath.Join(b.dir, name) }
 
-// build makes programs and objects for an architecture, and returns their directory.
+// build builds the programs and objects for an architecture and returns their directory.
 func build(t *testing.T, goarch string) built {
 	t.Helper()
 	b := buildPrograms(t, goarch)
@@ -215,10 +217,10 @@ func build(t *testing.T, goarch string) built {
 	return b
 }
 
-// compilers are the C compilers for architectures, as Debian calls them.
+// compilers are the C compilers by architecture, with their Debian names.
 var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
-// buildPrograms makes the compiler, and loaders and workloads for an architecture.
+// buildPrograms builds the compiler, and the loaders and workloads for an architecture.
 func buildPrograms(t *testing.T, goarch string) built {
 	t.Helper()
 	b := built{dir: t.TempDir()}
@@ -265,7 +267,7 @@ func (b built) compileScript(t *testing.T, script, object string, options ...str
 	}
 }
 
-// TestLoaders has each loader run each object on this machine.
+// TestLoaders loads each object with each loader on this machine.
 func TestLoaders(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -295,7 +297,7 @@ func TestLoaders(t *testing.T) {
 	}
 }
 
-// workload is the command that makes the events of a case.
+// workload returns the command that causes the events of a case.
 func (b built) workload(name string) []string {
 	if name == "usdt" {
 		return []string{b.path("loaderprobes"), "4800"}
@@ -324,7 +326,7 @@ func agentOutput(t *testing.T, b built, name string) string {
 	return output(t, withTracefs(append([]string{b.path("agent"), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
-// withTracefs is a command that finds tracefs and bpffs mounted, as on most hosts.
+// withTracefs returns a command for which tracefs and bpffs are mounted, as on most hosts.
 func withTracefs(args ...string) *exec.Cmd {
 	const script = `[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
 mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; exec "$@"`
@@ -333,7 +335,7 @@ mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf; exec "$@"`
 		append([]string{"--mount", "--propagation", "private", "sh", "-c", script, "sh"}, args...)...)
 }
 
-// found is what a loader printed (see command agent), in the form of cases.
+// found converts the output of a loader (see command agent) to the form of the cases.
 func found(t *testing.T, object, out string) string {
 	t.Helper()
 	spec, err := ebpf.LoadCollectionSpec(object)
@@ -344,7 +346,7 @@ func found(t *testing.T, object, out string) string {
 	records, stacks := 0, uint64(0)
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) == 3 && f[0] == "events" { // of guests
+		if len(f) == 3 && f[0] == "events" { // printed in guests
 			n, err := strconv.Atoi(f[2])
 			if err != nil {
 				t.Fatalf("%v: %s", err, line)
@@ -364,7 +366,7 @@ func found(t *testing.T, object, out string) string {
 		}
 		switch {
 		case len(f) > 2 && f[0] == "map" && (strings.Contains(f[1], ".") || strings.HasPrefix(f[1], "scratch")):
-			// variables, and memory that programs use while they run
+			// variables, and memory that programs use at run time
 		case len(f) == 3 && f[0] == "event":
 			records++
 		case len(f) > 3 && f[0] == "map" && spec.Maps[f[1]] != nil:
@@ -401,7 +403,7 @@ func keysStacks(spec *ebpf.CollectionSpec) bool {
 	return false
 }
 
-// sum adds up the values of CPUs, word by word.
+// sum adds up the values of all CPUs, word by word.
 func sum(values [][]byte) []byte {
 	total := slices.Clone(values[0])
 	for _, v := range values[1:] {
@@ -415,7 +417,7 @@ func sum(values [][]byte) []byte {
 	return total
 }
 
-// text prints bytes as their type says, as bpftool does.
+// text formats bytes according to their type, like bpftool.
 func text(t btf.Type, b []byte) string {
 	switch t := btf.UnderlyingType(t).(type) {
 	case *btf.Int:

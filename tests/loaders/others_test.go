@@ -26,13 +26,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// library runs an object by package btrace.
+// library runs an object with package btrace.
 func library(t *testing.T, b built, name string) string {
 	args := append([]string{b.path(name + ".o")}, b.workload(name)...)
 	return strings.TrimSuffix(output(t, exec.Command(b.path("library"), args...)), "\n")
 }
 
-// fetched is a directory of tests/setup/loaders.sh.
+// fetched returns a directory of tests/setup/loaders.sh.
 func fetched(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(filepath.Join("../../build/loaders", name))
@@ -45,7 +45,8 @@ func fetched(t *testing.T, name string) string {
 	return dir
 }
 
-// libbpfProgram compiles testdata/libbpf.c with the headers of the older libbpf: it runs with the newer one, too.
+// libbpfProgram compiles testdata/libbpf.c with the headers of the older libbpf; it also runs with the
+// newer one.
 func libbpfProgram(t *testing.T, b built) string {
 	t.Helper()
 	dir, program := fetched(t, "bookworm"), b.path("libbpfagent")
@@ -96,7 +97,8 @@ func bookwormOutput(t *testing.T, b built, name string) string {
 	return output(t, cmd)
 }
 
-// inSid is a command in the fetched system, which sees /tmp, /proc, /sys and /dev of this one.
+// inSid returns a command in the fetched system, in which /tmp, /proc, /sys and /dev are those of this
+// machine.
 func inSid(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if !strings.HasPrefix(os.TempDir(), "/tmp") {
@@ -121,8 +123,8 @@ func sidOutput(t *testing.T, b built, name string) string {
 	return output(t, inSid(t, append([]string{libbpfProgram(t, b), b.path(name + ".o")}, b.workload(name)...)...))
 }
 
-// bpftoolSid and bpftoolBookworm have bpftool load and attach an object, run the workload, and print all maps.
-// autoattach has bpftool of a release attach programs; bookworm's only loads them.
+// bpftoolSid and bpftoolBookworm load and attach an object with bpftool, run the workload, and print
+// all maps. autoattach is the option to attach programs; the bpftool of bookworm can only load them.
 var autoattach = map[string]string{"sid": "autoattach"}
 
 func bpftoolSid(t *testing.T, b built, name string) string { return bpftool(t, b, name, "sid") }
@@ -136,7 +138,8 @@ bpftool prog loadall "$object" "$pins/prog" pinmaps "$pins/map" $attach >&2
 "$@" >&2
 for m in "$pins"/map/*; do echo "== ${m##*/}"; bpftool -j map dump pinned "$m" 2>/dev/null || true; echo; done`
 
-// bpftool has bpftool of a release load and attach an object, run the workload, and print all maps.
+// bpftool loads and attaches an object with the bpftool of a release, runs the workload, and prints all
+// maps.
 func bpftool(t *testing.T, b built, name, release string) string {
 	t.Helper()
 	run := fetched(t, "run/"+release+"-"+runtime.GOARCH)
@@ -155,7 +158,7 @@ func bpftool(t *testing.T, b built, name, release string) string {
 	return bpftoolFound(t, b, name, output(t, cmd))
 }
 
-// bpftoolFound is what bpftool printed, in the form of cases.
+// bpftoolFound converts the output of bpftool to the form of the cases.
 func bpftoolFound(t *testing.T, b built, name, out string) string {
 	t.Helper()
 	spec, err := ebpf.LoadCollectionSpec(b.path(name + ".o"))
@@ -189,22 +192,22 @@ func bpftoolFound(t *testing.T, b built, name, out string) string {
 	return found(t, b.path(name+".o"), lines.String())
 }
 
-// bytesOf is a list of bytes as bpftool prints them, in hexadecimal.
+// bytesOf converts a list of bytes printed by bpftool to hexadecimal.
 func bytesOf(t *testing.T, list []string) string {
 	t.Helper()
 	var b []byte
 	for _, text := range list {
 		one, err := hex.DecodeString(strings.TrimPrefix(text, "0x"))
 		if err != nil || len(one) != 1 {
-			t.Fatalf("not a byte: %s", text)
+			t.Fatalf("invalid byte: %s", text)
 		}
 		b = append(b, one[0])
 	}
 	return hex.EncodeToString(b)
 }
 
-// compileExporter compiles a case for ebpf_exporter, and returns the object and the configuration that btc
-// export writes next to it. ok is false for a script that btc refuses.
+// compileExporter compiles a case for ebpf_exporter. It returns the object and the configuration that
+// btc export writes next to it; ok is false if btc refuses the script.
 func (b built) compileExporter(t *testing.T, name string) (object, config string, ok bool) {
 	t.Helper()
 	object = b.path("exporter-" + name + ".o")
@@ -220,7 +223,8 @@ func (b built) compileExporter(t *testing.T, name string) (object, config string
 	return object, string(text), true
 }
 
-// exporter runs an object that was compiled for ebpf_exporter. What btc refuses to write is "refused".
+// exporter runs an object compiled for ebpf_exporter. If btc refuses to write one, it returns
+// "refused".
 func exporter(t *testing.T, b built, name string) string {
 	object, config, ok := b.compileExporter(t, name)
 	if !ok {
@@ -229,8 +233,8 @@ func exporter(t *testing.T, b built, name string) string {
 	return exporterFound(t, b, name, serve(t, b, object, config, b.workload(name)))
 }
 
-// exporterFound is what a page of ebpf_exporter has, in the form of cases. Of the values of CPUs it has the
-// smallest or largest.
+// exporterFound converts a page of ebpf_exporter to the form of the cases. From the values of all CPUs
+// it takes the smallest or the largest.
 func exporterFound(t *testing.T, b built, name, page string) string {
 	t.Helper()
 	spec, err := ebpf.LoadCollectionSpec(b.path("exporter-" + name + ".o"))
@@ -287,7 +291,7 @@ func withoutCPU(labels string) string {
 
 var cpuLabel = regexp.MustCompile(`\bcpu="[0-9]+",?`)
 
-// slots are those of a hist() with the given cumulative buckets.
+// slots returns the slots of a hist() for the given cumulative buckets.
 func slots(buckets map[float64]float64) []string {
 	var out []string
 	before := 0.0
@@ -300,7 +304,7 @@ func slots(buckets map[float64]float64) []string {
 	return out
 }
 
-// serve runs ebpf_exporter with an object and a configuration, has the workload run, and returns the page
+// serve runs ebpf_exporter with an object and a configuration, runs the workload, and returns the page
 // of metrics.
 func serve(t *testing.T, b built, object, config string, workload []string) string {
 	t.Helper()
@@ -350,20 +354,20 @@ func serve(t *testing.T, b built, object, config string, workload []string) stri
 			t.Log(messages.String())
 		}
 	}()
-	page(t, address) // attached
+	page(t, address) // wait until it is attached
 	if out, err := exec.Command(workload[0], workload[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return page(t, address)
 }
 
-// series is what a page of metrics says of a name and its labels other than le and object.
+// series are the values on a page of metrics for a name and its labels other than le and object.
 type series struct {
 	value, count, sum float64
-	buckets           map[float64]float64 // of a histogram: cumulative, by le
+	buckets           map[float64]float64 // for a histogram: cumulative, by le
 }
 
-// readPage reads metrics of Prometheus' text format, by name and labels, which it sorts.
+// readPage parses metrics in Prometheus' text format by name and sorted labels.
 func readPage(t *testing.T, text string) map[string]*series {
 	t.Helper()
 	histograms := map[string]bool{}
@@ -428,7 +432,7 @@ func readPage(t *testing.T, text string) map[string]*series {
 	return found
 }
 
-// page waits for the metrics of an exporter.
+// page waits until an exporter serves its metrics.
 func page(t *testing.T, address string) string {
 	t.Helper()
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -442,6 +446,6 @@ func page(t *testing.T, address string) string {
 			return string(text)
 		}
 	}
-	t.Fatal("ebpf_exporter does not answer")
+	t.Fatal("no response from ebpf_exporter")
 	return ""
 }

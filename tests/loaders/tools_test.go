@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// needs skips what make test-loaders alone runs, and what this user may not do.
+// needs skips tests that only make test-loaders runs, or that this user may not run.
 func needs(t *testing.T) built {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -35,7 +35,7 @@ func combined(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// The script that testdata/skeleton.c runs, compiled with the suffix mine, and what it prints.
+// The script run by testdata/skeleton.c, compiled with the suffix mine, and the expected output.
 const (
 	skeletonScript = `tracepoint:syscalls:sys_enter_lseek
 		/comm == "loaderwork" && args.offset < (uint64)getopt("below", 6)/ {
@@ -48,8 +48,8 @@ bytes[3] = 400
 lost 0`
 )
 
-// A program on libbpf's skeleton sets an option, loads, attaches, gets events and reads a map. It is linked
-// with the libbpf of each release, in sid.
+// TestSkeleton runs a program based on libbpf's skeleton that sets an option, loads, attaches, reads
+// events and reads a map. It is linked with the libbpf of each release, in sid.
 func TestSkeleton(t *testing.T) {
 	b := needs(t)
 	b.compileScript(t, skeletonScript, b.path("reads.o"), "--suffix", "mine")
@@ -77,7 +77,8 @@ func TestSkeleton(t *testing.T) {
 	}
 }
 
-// Types that bpftool cuts out for objects suffice to load these, and no others.
+// TestMinCoreBTF checks that the BTF that bpftool extracts for objects suffices to load these objects,
+// and no others.
 func TestMinCoreBTF(t *testing.T) {
 	b := needs(t)
 	for _, name := range []string{"arguments", "results"} {
@@ -91,23 +92,23 @@ func TestMinCoreBTF(t *testing.T) {
 		inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")),
 	)
 	if small, err := os.Stat(b.path("min.btf")); err != nil || small.Size() > 4096 {
-		t.Errorf("the types are %v, %v", small, err)
+		t.Errorf("reduced BTF: %v, %v", small, err)
 	}
 	program := libbpfProgram(t, b)
 	for _, name := range []string{"arguments", "results"} {
 		run := append([]string{"env", "TYPES=" + b.path("min.btf"), program, b.path(name + ".o")}, b.workload(name)...)
 		have := found(t, b.path(name+".o"), output(t, inSid(t, run...)))
 		if !strings.HasSuffix(have, "= {count: 12}") || strings.Count(have, "\n") != 0 {
-			t.Errorf("%s: have %s", name, have)
+			t.Errorf("%s: got %s", name, have)
 		}
 		run[1] = "TYPES=" + b.path("other.btf")
 		if out, err := inSid(t, run...).CombinedOutput(); err == nil || !strings.Contains(string(out), "not loaded") {
-			t.Errorf("%s: loaded with the types of another object: %v\n%s", name, err, out)
+			t.Errorf("%s: loading with the types of another object: error = %v\n%s", name, err, out)
 		}
 	}
 }
 
-// veristat loads each program of each object.
+// TestVeristat loads each program of each object with veristat.
 func TestVeristat(t *testing.T) {
 	b := needs(t)
 	tool := filepath.Join(filepath.Dir(fetched(t, "sid")), "veristat")
@@ -128,12 +129,12 @@ func TestVeristat(t *testing.T) {
 
 var veristatOptions = []string{"-o", "csv", "-e", "file,prog,verdict,insns"}
 
-// checkVeristat checks what veristat printed of the objects of all cases.
+// checkVeristat checks the output of veristat for the objects of all cases.
 func checkVeristat(t *testing.T, _ built, out string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")[1:]
 	if len(lines) != len(cases) {
-		t.Errorf("%d programs of %d objects:\n%s", len(lines), len(cases), strings.Join(lines, "\n"))
+		t.Errorf("found %d programs for %d objects:\n%s", len(lines), len(cases), strings.Join(lines, "\n"))
 	}
 	for _, line := range lines {
 		if f := strings.Split(line, ","); len(f) != 4 || f[2] != "success" || f[3] == "0" {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command runall runs the tests of the packages that it is given, prints the verdict of each
-// package, and writes a summary: what was skipped and why, what failed, and the counts.
+// Command runall runs the tests of the given packages, prints the result of each package, and writes a
+// summary: skipped tests with the reasons, failed tests, and the counts.
 //
 //	runall -summary DIR [-timeout D] -- [FLAG of go test | PACKAGE]...
 //
-// If at most three top-level tests fail, it runs each of them once more, alone. Those that pass
-// then do not fail the run, but they are listed and counted apart: a test that passes only when
-// nothing else runs has a defect of its own. Nothing is run again if a package does not build,
-// panics, exits early or has a data race. The summary consists of files in DIR, because other output follows before it is
-// shown: "details" (60 lines of each failed test), "skipped", "failed" (short), and "counts" (one
-// line).
+// If at most three top-level tests fail, it runs each of them once more, alone. Those that pass then do
+// not fail the run, but are listed and counted separately: a test that passes only if nothing else is
+// running has a bug of its own. No test is run again if a package does not build, panics, exits early
+// or has a data race. The summary consists of files in DIR, because other output follows before it is
+// shown: "details" (60 lines per failed test), "skipped", "failed" (short), and "counts" (one line).
 //
 // The exit status is 0 if all tests passed, in the first run or alone.
 package main
@@ -33,15 +32,16 @@ import (
 )
 
 const (
-	// maxAlone is the number of failed top-level tests up to which they are run again.
+	// maxAlone is the maximum number of failed top-level tests that are run again.
 	maxAlone = 3
-	// maxWhole is the duration of a top-level test up to which all of it is run again; of a longer
-	// one only the subtests that failed.
+	// maxWhole is the maximum duration of a top-level test that is run again as a whole. Of a longer
+	// test, only the failed subtests are run again.
 	maxWhole = 3 * time.Minute
-	// longTail and shortTail are the numbers of lines shown of a failed test, in the details and in the
-	// short list. The short list has at most listLines lines of output, but at least two of each test.
+	// longTail and shortTail are the numbers of output lines shown for a failed test in the details and
+	// in the short list. The short list has at most listLines lines of output, but at least two per
+	// test.
 	longTail, shortTail, listLines = 60, 15, 45
-	// maxOutput is the number of bytes kept of the output of a test or package.
+	// maxOutput is the number of bytes of output kept per test or package.
 	maxOutput = 64 << 10
 )
 
@@ -64,7 +64,7 @@ type name struct{ pkg, test string }
 
 func (n name) String() string { return strings.TrimSpace(n.pkg + " " + n.test) }
 
-// top is the name of the top-level test.
+// top returns the top-level test.
 func (n name) top() name {
 	test, _, _ := strings.Cut(n.test, "/")
 	return name{n.pkg, test}
@@ -75,14 +75,14 @@ func (n name) under(x name) bool {
 	return n.pkg == x.pkg && (n.test == x.test || strings.HasPrefix(n.test, x.test+"/"))
 }
 
-// result is what is known about a test or package.
+// result is the result of a test or package.
 type result struct {
 	verdict string // "pass", "fail", "skip"; "" while it runs
 	took    time.Duration
-	output  []byte // its last part
+	output  []byte // the end of its output
 }
 
-// tail is the last n lines of the output, without what go test itself adds.
+// tail returns the last n lines of the output, without the lines of go test itself.
 func (r *result) tail(n int) []string {
 	lines := strings.Split(strings.TrimRight(string(r.output), "\n"), "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool {
@@ -92,7 +92,7 @@ func (r *result) tail(n int) []string {
 	return lines[max(0, len(lines)-n):]
 }
 
-// results are those of one run.
+// results are the results of one run.
 type results map[name]*result
 
 func (rs results) of(n name) *result {
@@ -102,7 +102,7 @@ func (rs results) of(n name) *result {
 	return rs[n]
 }
 
-// sorted returns the names that keep accepts.
+// sorted returns the names for which keep returns true.
 func (rs results) sorted(keep func(name, *result) bool) []name {
 	var out []name
 	for n, r := range rs {
@@ -119,8 +119,8 @@ func (rs results) tests(verdict string) []name {
 	return rs.sorted(func(n name, r *result) bool { return n.test != "" && r.verdict == verdict })
 }
 
-// broken returns the failed packages whose failure is not that of a test that has ended: they do
-// not build, panic, exit early or have a data race.
+// broken returns the failed packages whose failure is not that of a completed test: they do not build,
+// panic, exit early or have a data race.
 func (rs results) broken() []name {
 	return rs.sorted(func(pkg name, r *result) bool {
 		if pkg.test != "" || r.verdict == "pass" || r.verdict == "skip" {
@@ -140,10 +140,10 @@ func (rs results) broken() []name {
 	})
 }
 
-// panics matches output that no second run makes up for.
+// panics matches output after which running a test again is pointless.
 var panics = regexp.MustCompile(`(?m)^(panic: |fatal error: |WARNING: DATA RACE)`)
 
-// leaves removes the names of tests of which a subtest is in the list, too.
+// leaves removes the names of tests that also have a subtest in the list.
 func leaves(names []name) []name {
 	return slices.DeleteFunc(slices.Clone(names), func(n name) bool {
 		return slices.ContainsFunc(names, func(x name) bool { return x != n && x.under(n) })
@@ -161,13 +161,13 @@ type options struct {
 	dir     string // working directory
 	summary string // directory of the summary
 	timeout time.Duration
-	out     io.Writer // for the verdicts of packages
+	out     io.Writer // for the results of packages
 }
 
-// run runs go test with more arguments and collects the results. The exit status of go test does
-// not matter: a failure is in the results.
+// run runs go test with additional arguments and collects the results. The exit status of go test is
+// ignored: failures are in the results.
 func run(o options, args ...string) (results, error) {
-	// -count=1: many suites build the programs in a child process, which the test cache cannot see.
+	// -count=1: many suites build programs in a child process, which the test cache does not notice.
 	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1", "-timeout", o.timeout.String()}, args...)...)
 	cmd.Dir, cmd.Stderr = o.dir, os.Stderr
 	pipe, err := cmd.StdoutPipe()
@@ -200,7 +200,7 @@ func run(o options, args ...string) (results, error) {
 		return nil, fmt.Errorf("go test: %w", err)
 	}
 	if len(rs) == 0 {
-		return nil, errors.New("go test ran no package")
+		return nil, errors.New("go test ran no packages")
 	}
 	return rs, nil
 }
@@ -227,7 +227,7 @@ func (rs results) add(e event, builds map[string][]byte, out io.Writer) {
 	}
 }
 
-// alone runs a failed top-level test again. It reports whether all that had failed passes now.
+// alone runs a failed top-level test again. It reports whether everything that failed passes now.
 func alone(o options, flags []string, test name, first results) bool {
 	names := slices.DeleteFunc(first.tests("fail"), func(n name) bool { return !n.under(test) })
 	patterns := []string{pattern(test.test)}
@@ -248,7 +248,7 @@ func alone(o options, flags []string, test name, first results) bool {
 	return !slices.ContainsFunc(names, func(n name) bool { return rs[n] == nil || rs[n].verdict != "pass" })
 }
 
-// pattern is the argument of -run that selects one test.
+// pattern returns the argument of -run that selects one test.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {
@@ -257,7 +257,7 @@ func pattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// all runs the tests of packages and writes the summary. It reports whether they passed.
+// all runs the tests of packages and writes the summary. It reports whether all passed.
 func all(o options, args []string) (bool, error) {
 	flags := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !strings.HasPrefix(a, "-") })
 	rs, err := run(o, args...)
@@ -308,7 +308,7 @@ func all(o options, args []string) (bool, error) {
 	return len(lasting) == 0, nil
 }
 
-// show writes the name of a test and lines of its output, cut to a width and without control characters.
+// show writes the name of a test and lines of its output, truncated and without control characters.
 func show(w io.Writer, n name, lines []string) {
 	fmt.Fprintf(w, "%v\n", n)
 	for _, l := range lines {
@@ -324,7 +324,7 @@ func show(w io.Writer, n name, lines []string) {
 
 var reason = regexp.MustCompile(`(?m)^ +[\w.-]+\.go:\d+: (.*)`)
 
-// skipped lists the tests that were skipped, with the reason.
+// skipped lists the skipped tests with the reasons.
 func (rs results) skipped() string {
 	var b strings.Builder
 	for _, n := range rs.tests("skip") {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// module writes a Go module of test files to a directory: the name of a package, and the body of its
-// test file.
+// module writes a Go module with test files to a directory. packages maps the name of a package to the
+// body of its test file.
 func module(t *testing.T, packages map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func module(t *testing.T, packages map[string]string) string {
 	return dir
 }
 
-// flaky fails when it is run for the first time.
+// flaky fails the first time it is run.
 const flaky = `
 func TestFlaky(t *testing.T) {
 	t.Run("good", func(t *testing.T) {})
@@ -46,7 +46,7 @@ func TestFlaky(t *testing.T) {
 }
 `
 
-// runAll returns what is printed, and the files of the summary.
+// runAll returns the output and the files of the summary.
 func runAll(t *testing.T, packages map[string]string) (passed bool, out string, summary map[string]string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -77,7 +77,8 @@ func TestAllPass(t *testing.T) {
 	}
 }
 
-// A test that passes alone does not fail the run; it is named and counted apart.
+// TestPassesAlone checks that a test that passes alone does not fail the run, and is listed and counted
+// separately.
 func TestPassesAlone(t *testing.T) {
 	passed, out, sum := runAll(t, map[string]string{"a": flaky, "b": "func TestB(t *testing.T) {}"})
 	if !passed || sum["counts"] != "2 passed, 0 failed, 2 passed only when run alone, 0 skipped\n" ||
@@ -90,7 +91,7 @@ func TestPassesAlone(t *testing.T) {
 	}
 }
 
-// Flags go to both runs.
+// TestFlags checks that flags are passed to both runs.
 func TestFlags(t *testing.T) {
 	dir, files := module(t, map[string]string{"a": flaky, "b": flaky}), t.TempDir()
 	var b bytes.Buffer
@@ -100,7 +101,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Of a long test, only the subtests that failed are run again.
+// TestPattern checks that of a long test, only the failed subtests are run again.
 func TestPattern(t *testing.T) {
 	dir := module(t, map[string]string{"a": flaky})
 	o := options{dir: dir, timeout: time.Minute, out: io.Discard}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agent loads an object as a program does that knows nothing of btc, by cilium/ebpf alone:
-// it attaches what section names say, runs a workload (the other arguments), and prints what maps and ring buffers hold,
-// as lines that the tests of btc/tests/loaders read:
+// Command agent loads an object with cilium/ebpf only, as a program does that knows nothing about btc.
+// It attaches programs by their section names, runs a workload (the other arguments), and prints the
+// contents of maps and ring buffers as lines that the tests in tests/loaders parse:
 //
-//	map NAME KEY VALUE...   in hexadecimal; a value of each CPU
+//	map NAME KEY VALUE...   in hexadecimal; one value per CPU
 //	event NAME RECORD
 package main
 
@@ -42,7 +42,7 @@ func run(object string, workload []string) error {
 		}
 		return err
 	}
-	var links []link.Link // an unreachable link is closed
+	var links []link.Link // keeps the links reachable, so that they stay open
 	defer func() { runtime.KeepAlive(links) }()
 	for name, p := range spec.Programs {
 		l, err := attach(p.SectionName, coll.Programs[name])
@@ -98,8 +98,8 @@ func attach(section string, p *ebpf.Program) (l link.Link, err error) {
 	return l, err
 }
 
-// events prints records until none comes for two seconds. It waits for the ring buffer to say that
-// it has some, as all readers of one do.
+// events prints records until there are none for two seconds. Like all readers, it waits for the
+// notification of the ring buffer.
 func events(name string, m *ebpf.Map) error {
 	r, err := ringbuf.NewReader(m)
 	if err != nil {
@@ -116,7 +116,7 @@ func events(name string, m *ebpf.Map) error {
 			return err
 		}
 		if time.Now().After(until) {
-			return errors.New("records were there, and no program woke their reader")
+			return errors.New("records available, but no program woke the reader")
 		}
 		fmt.Printf("event %s %x\n", name, rec.RawSample)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command library runs an object by package btrace and a workload (the other arguments), and prints what
-// maps contain and how many events arrived, as the tests of btc/tests/loaders expect it.
+// Command library runs an object with package btrace, and a workload (the other arguments). It prints
+// the contents of maps and the number of events in the form that the tests in tests/loaders expect.
 package main
 
 import (
@@ -83,7 +83,7 @@ func run(object string, workload []string) error {
 	return nil
 }
 
-// valueText is a value as found prints its bytes.
+// valueText formats a value as its bytes, like found.
 func valueText(v btrace.Value) string {
 	switch v := v.(type) {
 	case btrace.Count:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command work makes the events that the tests of btc/tests/loaders count: calls of lseek(2), all of
-// which fail, with offsets from 0 to 11 by turns, and as many of step, on one CPU.
+// Command work causes the events that the tests in tests/loaders count: calls of lseek(2), all of which
+// fail, with offsets from 0 to 11 in rotation, and as many calls of step, on one CPU.
 package main
 
 import (
@@ -19,10 +19,10 @@ func main() {
 	const calls = 4800
 	for i := range calls {
 		if i == calls-1 {
-			time.Sleep(500 * time.Millisecond) // the reader of events sleeps: this one has to wake it
+			time.Sleep(500 * time.Millisecond) // lets the reader of events sleep, so that it has to be woken
 		}
 		if i%400 == 0 {
-			time.Sleep(5 * time.Millisecond) // the kernel's buffer has room for fewer events than all
+			time.Sleep(5 * time.Millisecond) // the kernel's buffer cannot hold all events at the same time
 		}
 		unix.Seek(-1, int64(i%12), 0)
 		step(i % 12)
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// step is what uprobes trace: noinline keeps its calls.
+// step is traced by uprobes; noinline keeps its calls.
 //
 //go:noinline
 func step(n int) { runtime.KeepAlive(n) }
