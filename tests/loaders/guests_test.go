@@ -318,7 +318,7 @@ func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, go
 
 var kernelBefore515 = regexp.MustCompile(`^5\.10`)
 
-// inPuts reports whether a guest has files of b.dir, and those outside it, which begin with a slash.
+// inPuts reports whether a guest has the given files of b.dir, or outside of it if they begin with a slash.
 func inPuts(b built, puts []vm.Put, files []string) bool {
 	return !slices.ContainsFunc(files, func(file string) bool {
 		if strings.HasPrefix(file, "/") {
