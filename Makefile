@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two commands matter to a newcomer:
-#   make demo    builds btc and btrun and traces a workload for real
-#   make test    installs what the tests need (where it may) and runs them all
+# Start with:
+#   make demo    builds btc and btrun and traces a small workload
+#   make test    installs what the tests need, if it is permitted to, and runs all tests
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
-# Inlining makes the demangler 150 KB larger, and no user waits for it.
+# Without inlining the demangler is 150 KB smaller, and fast enough.
 GCFLAGS  := github.com/ianlancetaylor/demangle=-l
 export CGO_ENABLED = 0
 
@@ -36,19 +36,19 @@ test:
 module-path:
 	@$(GO) run ./tools/modulepath '$(MODULE)'
 
-# race runs the tests of the library, and of what it is made of, with Go's race detector
+# race runs the tests of package btrace and of the packages below it with Go's race detector
 # (needs a C compiler).
 race:
 	CGO_ENABLED=1 $(GO) test -race -count=1 ./btrace ./loader/run ./loader/symbols
 
 # test-kernels runs the cases on one kernel of the matrix, or on all:
-#   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a name of build/kernels, RUN a pattern of cases
+#   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a directory of build/kernels, RUN a pattern of cases
 test-kernels:
 	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
 
-# test-loaders fetches other loaders of BPF objects, as far as they can be had, and runs objects with
-# each of them (docs/loaders.md has the table); with KERNEL in an emulated guest:
-#   make test-loaders KERNEL=6.1-rt RUN=hist     KERNEL is a name of build/kernels or a pattern: sid.*
+# test-loaders fetches other loaders of BPF objects, as far as they are available, and runs objects
+# with each of them (docs/loaders.md has the table). With KERNEL it runs them in an emulated guest:
+#   make test-loaders KERNEL=6.1-rt RUN=hist     KERNEL is a directory of build/kernels or a pattern: sid.*
 test-loaders:
 	@bash tests/setup/loaders.sh
 ifdef KERNEL
@@ -59,21 +59,21 @@ endif
 
 # test-tools runs the tools of examples in an emulated guest, each beside bpftrace's own tool and that
 # of libbpf-tools, as far as they can be had:
-#   make test-tools KERNEL=6.12 RUN=biosnoop     KERNEL is a name of build/kernels or a pattern
+#   make test-tools KERNEL=6.12 RUN=biosnoop     KERNEL is a directory of build/kernels or a pattern
 test-tools:
 	@bash tests/setup/oracle.sh
 	@bash tests/setup/bcc.sh
 	$(GO) test ./tests/tools -count=1 -v -timeout 3h -run TestGuests -kernel '$(or $(KERNEL),.*)' $(if $(RUN),-tool '$(RUN)')
 
-# test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, a server of
-# OpenSSH, an OpenTelemetry Collector), as far as they can be had, and runs btrun and btc with them.
+# test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, an OpenSSH
+# server, an OpenTelemetry Collector), as far as they are available, and runs btrun and btc with them.
 test-metrics:
 	@bash tests/setup/fleet.sh
 	$(GO) test ./tests/metrics ./tests/fan -count=1 -v -timeout 20m
 
-# release writes to dist/ what a project page offers: archives, packages, the image, checksums.
-# PLATFORMS=linux/amd64 makes a part of it. The same commit and Go give the same bytes.
-# MAINTAINER='Name <address>' is that of the packages: by default the one git knows.
+# release writes the files of a release to dist/: archives, packages, the image, checksums.
+# PLATFORMS=linux/amd64 limits it to one platform. Builds are reproducible: the same commit and Go
+# version give the same bytes. MAINTAINER='Name <address>' is the packages' maintainer; default: git's.
 DIST       ?= dist
 PLATFORMS  ?=
 MAINTAINER ?= $(shell git config user.name) <$(shell git config user.email)>
@@ -82,8 +82,8 @@ release:
 		-version '$(VERSION)' -time "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)}" -platforms '$(PLATFORMS)' \
 		-maintainer '$(MAINTAINER)'
 
-# test-release makes this machine's part of a release twice, compares, and installs it (root;
-# systems of Debian are downloaded to build/roots).
+# test-release makes the release for this machine's platform twice, compares the results, and installs
+# one (root; Debian systems are downloaded to build/roots).
 test-release:
 	for n in 1 2; do \
 		$(MAKE) release DIST=build/release/$$n PLATFORMS=linux/$$($(GO) env GOARCH) \
@@ -95,30 +95,29 @@ test-release:
 lint:
 	@bash tests/lint.sh
 
-# bench compares with bpftrace on this kernel (root; about a quarter of an hour).
-# BENCH takes options, such as "-quick -only events", or "-only guest,kernels" for
-# what is measured in emulated guests.
+# bench compares with bpftrace on this kernel (root; about a quarter of an hour). BENCH has options,
+# such as "-quick -only events", or "-only guest,kernels" for the measurements in emulated guests.
 bench:
 	@bash tests/setup/oracle.sh
 	$(GO) run ./tests/bench $(BENCH)
 
-# fuzz runs every fuzz target for FUZZTIME (about an hour in all), and a million
-# mutated manifests: FUZZTIME=10s MUTANTS=20000 is a quick look.
+# fuzz runs every fuzz target for FUZZTIME (about an hour in total), and tests a million mutated
+# manifests. For a quick run: FUZZTIME=10s MUTANTS=20000
 FUZZTIME ?= 100s
 MUTANTS  ?= 1000000
 fuzz:
 	@bash tests/fuzz.sh $(FUZZTIME) . 2
 	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -seed $$(date +%s)
 
-# mutate changes the code in one place at a time and reports how many of the changes the
-# package's own tests notice (about half an hour): MUTATE="-n 10 ./passes" is a quick look.
+# mutate is mutation testing: it changes the code in one place at a time and reports how many of the
+# changes the tests of the package detect (about half an hour). For a quick run: MUTATE="-n 10 ./passes"
 mutate:
 	$(GO) run ./tests/mutate $(MUTATE)
 
 generate:
 	$(GO) generate ./...
 
-# docs rewrites the parts of docs/ and the tour that are made from the program.
+# docs rewrites the generated parts of docs/ and the tour.
 docs:
 	$(GO) test ./internal/manifest ./ir ./tests/docs ./tests/tools ./tests/tour ./cmd/btc \
 		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages' -update

@@ -144,7 +144,7 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 }
 
 // Get returns the value for a key; without arguments, the value of a scalar. Integers are compared
-// by value whatever their type, everything else by its string form.
+// by value regardless of their type, everything else by its string form.
 func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 	want := keyText(key)
 	for _, e := range s.Entries {

@@ -342,8 +342,8 @@ func (q *queue) add(e *Event) {
 	q.cond.Broadcast()
 }
 
-// say adds a message, or counts it as lost.
-func (q *queue) say(e *Event) {
+// putMessage adds a message, or counts it as lost.
+func (q *queue) putMessage(e *Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.messages >= maxMessages {
@@ -403,7 +403,7 @@ type messages struct{ queue *queue }
 
 func (w messages) Write(b []byte) (int, error) {
 	if text := strings.TrimRight(string(b), "\n"); text != "" {
-		w.queue.say(&Event{Kind: Message, Time: time.Now(), Text: text})
+		w.queue.putMessage(&Event{Kind: Message, Time: time.Now(), Text: text})
 	}
 	return len(b), nil
 }

@@ -128,7 +128,7 @@ type Cgroup struct {
 	Label, Namespace, Pod, Container string
 }
 
-// String is the path with the label: "unified:/system.slice/docker-1234.scope (web)".
+// String returns the path with the label: "unified:/system.slice/docker-1234.scope (web)".
 func (c Cgroup) String() string {
 	return format.Cgroup{Path: c.Path, Container: format.Container{Label: c.Label}}.String()
 }

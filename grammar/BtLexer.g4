@@ -1,26 +1,26 @@
 // Tokens of the bpftrace language.
 //
-// There are two modes. The default mode reads what stands between the items of
-// a script: attach points are raw text, which only the lexer can delimit. The
-// mode BODY reads everything else: bodies, predicates, headers of macros.
-// frontend/parse switches between them by brace depth, takes C definitions out
-// before, and gives some tokens their final type (see the list below).
+// There are two modes. The default mode reads the text between the items of a
+// script: attach points are raw text, which only the lexer can delimit. The mode
+// BODY reads everything else: bodies, predicates, headers of macros.
+// frontend/parse switches between them by brace depth, removes C definitions
+// first, and assigns some tokens their final type (see the list below).
 lexer grammar BtLexer;
 
-// Keywords are no rules here: frontend/parse looks words up in a table. The
-// automaton of this lexer is made ahead of time (parser/automaton_test.go) for
-// bytes: all above ASCII are one kind of character. No rule may therefore ask for
-// a particular one of these, and none may need an action or a predicate.
+// Keywords have no rules here: frontend/parse looks words up in a table. The
+// automaton of this lexer is generated ahead of time (parser/automaton_test.go)
+// and works on bytes: all bytes above ASCII are one kind of character. So no rule
+// may match a particular one of them, or need an action or a predicate.
 tokens {
-    // first words of items, out of ATTACH
+    // first words of items, instead of ATTACH
     CONFIG, IMPORT, MACRO, FN, LET,
 
-    // keywords, out of IDENT; IMPORT and LET as well
+    // keywords, instead of IDENT; also IMPORT and LET
     BREAK, COMPTIME, CONTINUE, ELSE, ENUM, FALSE, FOR, IF, OFFSETOF, RETURN,
     SIZEOF, STRUCT, TRUE, TYPEINFO, TYPEOF, UNION, UNROLL, WHILE,
 
-    // types that frontend/parse gives to tokens by looking around them, so that
-    // one token always decides in the parser
+    // types that frontend/parse assigns to tokens by their context, so that the
+    // parser needs one token of lookahead
     S_IF,       // 'if' at the start of a statement
     S_LBRACE,   // '{' at the start of a statement
     CAST_OPEN,  // '(' of a cast

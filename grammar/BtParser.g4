@@ -1,8 +1,8 @@
-// The bpftrace language, without C definitions (frontend/parse takes them out).
+// The bpftrace language, without C definitions (frontend/parse removes them).
 //
-// Every decision is made by one token, so the generated parser holds no
-// adaptive prediction: a test proves it. What one token cannot decide is
-// either settled in the token types (see BtLexer.g4) or left to frontend/parse:
+// The grammar is LL(1), so the generated parser has no adaptive prediction; a
+// test checks that. What one token of lookahead cannot decide is either decided
+// by the types of tokens (see BtLexer.g4) or left to frontend/parse:
 // the precedence of binary operators, what may be assigned, the last expression
 // of a block, two commas in a row.
 parser grammar BtParser;
@@ -11,7 +11,7 @@ options { tokenVocab = BtLexer; }
 
 script : item* EOF ;
 
-// A text that is one expression: the value of a #define.
+// A single expression: the value of a #define.
 loneExpr : expr EOF ;
 
 item

@@ -31,8 +31,8 @@ type Arch struct {
 	// Marker is a member of the kernel's struct pt_regs that no other architecture has.
 	Marker string
 
-	Args   []Reg // where a function finds its first integer arguments, arg0 first
-	Result Reg   // where it leaves its result
+	Args   []Reg // registers with a function's first integer arguments, arg0 first
+	Result Reg   // register with a function's result
 	IP     Reg   // instruction pointer
 	SP     Reg   // stack pointer
 	Regs   []Reg // every name that reg() accepts, in order of offset
@@ -57,7 +57,7 @@ type Arch struct {
 	// TagBits is the number of a user pointer's upper bits that are not part of the address.
 	// The bit below them is set in addresses of the kernel only.
 	TagBits int64
-	// InsnSize is the size of each instruction in bytes; 0 where it varies.
+	// InsnSize is the size of each instruction in bytes; 0 if it varies.
 	InsnSize int
 	// FentrySince is the first Linux release (major, minor) with fentry on kernel functions; zero if it is before
 	// 5.10.
@@ -84,16 +84,16 @@ type Arch struct {
 // bytes wide.
 type Reg struct {
 	Name   string // as reg() spells it
-	Member string // its member in RegsStruct; for an array member with the index: "regs[3]"
+	Member string // member in RegsStruct; for an array member with the index: "regs[3]"
 	Offset int
 }
 
-// SyscallRegs is where struct pt_regs has the arguments and the number of a system call, and how to recognise a call
+// SyscallRegs is where struct pt_regs has the arguments and the number of a system call, and how to recognize a call
 // through the 32-bit ABI.
 type SyscallRegs struct {
 	Args   [6]int16 // offsets in struct pt_regs
 	Nr     int16    // offset of the number
-	NrSize int      // its size in bytes
+	NrSize int      // size of the number in bytes
 	// Field is a member of struct thread_info, read as u32; Bit is set in it during a call through the 32-bit ABI.
 	Field string
 	Bit   int32
@@ -104,18 +104,18 @@ func All() []*Arch { return rows() }
 
 var rows = sync.OnceValue(func() []*Arch { return []*Arch{x86(), arm64(), riscv64()} })
 
-// ByName finds a row by its Name, GOARCH or Label; nil when there is none.
+// ByName finds a row by its Name, GOARCH or Label, or nil if there is none.
 func ByName(name string) *Arch {
 	return find(func(a *Arch) bool { return a.Name == name || a.GOARCH == name || a.Label == name })
 }
 
-// ByMachine finds the row of an ELF machine; nil when there is none.
+// ByMachine finds the row of an ELF machine, or nil if there is none.
 func ByMachine(m elf.Machine) *Arch { return find(func(a *Arch) bool { return a.Machine == m }) }
 
-// Host is the row of the architecture that this program is built for; nil when there is none.
+// Host returns the row of the architecture that this program is built for, or nil if there is none.
 func Host() *Arch { return ByName(runtime.GOARCH) }
 
-// HostLabel is the label of Host; Go's name of the architecture when there is no row.
+// HostLabel returns the label of Host; Go's name of the architecture when there is no row.
 func HostLabel() string {
 	if a := Host(); a != nil {
 		return a.Label
@@ -164,7 +164,7 @@ func (a *Arch) pick(args, result, ip, sp, mode string) {
 	a.Result, a.IP, a.SP, a.Mode = *a.reg(result), *a.reg(ip), *a.reg(sp), *a.reg(mode)
 }
 
-// reg is Reg for a name that must exist.
+// reg is like Reg, for a name that must exist.
 func (a *Arch) reg(name string) *Reg {
 	for i := range a.Regs {
 		if a.Regs[i].Name == name {
@@ -174,7 +174,7 @@ func (a *Arch) reg(name string) *Reg {
 	panic("BUG: no register " + name + " on " + a.Name)
 }
 
-// AuditArch is the architecture's number in the kernel's audit records and seccomp data:
+// AuditArch returns the architecture's number in the kernel's audit records and seccomp data:
 // AUDIT_ARCH_X86_64, for example.
 func (a *Arch) AuditArch() uint32 {
 	const wide, littleEndian = 0x80000000, 0x40000000 // __AUDIT_ARCH_64BIT, __AUDIT_ARCH_LE

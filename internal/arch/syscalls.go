@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SyscallNames lists the names of the system calls by number, "" where there is none; it
+// SyscallNames lists the names of the system calls by number, "" if there is none; it
 // is empty for a nil row. Numbers never change their meaning.
 func (a *Arch) SyscallNames() []string {
 	if a == nil {
@@ -66,15 +66,15 @@ func (a *Arch) ForeignSyscall(event string) bool {
 	if a == nil || !ok {
 		return false
 	}
-	elsewhere := false
+	onOther := false
 	for _, other := range rows() {
 		_, has := other.SyscallEvents()[name]
 		if has && other == a {
 			return false
 		}
-		elsewhere = elsewhere || has
+		onOther = onOther || has
 	}
-	return elsewhere
+	return onOther
 }
 
 // genericSyscalls is the table of architectures without their own (include/uapi/asm-generic/unistd.h).

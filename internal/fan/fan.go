@@ -33,7 +33,7 @@ type State string
 const (
 	OK         State = "ok"
 	Failed     State = "failed"      // btrun, or the connection, reported an error
-	Late       State = "late"        // it did not answer, or did not end, in time
+	Late       State = "late"        // the host did not answer, or did not end the run, in time
 	NotStarted State = "not started" // the fan was interrupted before its run
 )
 
@@ -77,8 +77,8 @@ type Fan struct {
 	// Maps are the names of the object's maps: a host that reports another map is not running this
 	// object. nil: not checked.
 	Maps []string
-	// Identity is the same for runs of one script whose objects differ by architecture; "": compare
-	// the objects.
+	// Identity identifies the script, for runs whose objects differ by architecture; "": compare
+	// the hashes of the objects.
 	Identity string
 	ByHost   bool
 	Parallel int           // maximum number of hosts at a time, at least 1

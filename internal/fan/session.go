@@ -59,7 +59,7 @@ type session struct {
 	noise   string      // last output line before btrun's first one
 
 	errors errorOutput
-	late   string // why the command was killed
+	late   string // reason why the command was killed
 	err    error  // error on this side, or in what the host sent
 	exit   error  // exit error of the command
 }

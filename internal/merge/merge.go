@@ -36,7 +36,8 @@ type Runs struct {
 	ByHost bool
 	// Top is which elements of maps the report shows, and in what order.
 	Top render.Top
-	// Partial says of each probe that a budget detached on a host what its data covers.
+	// Partial lists the probes that a budget detached on a host, with the time that their data
+	// covers.
 	Partial []string
 
 	maps   map[string]*Map
@@ -70,7 +71,7 @@ type element struct {
 	raw          string                 // plain: the JSON
 }
 
-// Hosts is the number of hosts with runs.
+// Hosts returns the number of hosts with runs.
 func (r *Runs) Hosts() int { return len(r.hosts) }
 
 // ErrNotJSON2 is the error for a stream that was not written by btrun -f json2.
@@ -171,7 +172,7 @@ func (s *Stream) Line(line []byte) error {
 	return nil
 }
 
-// Maps is the number of maps that the run printed by itself.
+// Maps returns the number of maps that the run printed by itself.
 func (s *Stream) Maps() int { return len(s.last) }
 
 // Fold adds the maps of a run whose lines were read.
@@ -480,7 +481,7 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 	return err
 }
 
-// bucket is the index of the bucket with a lower bound; the first bucket has none.
+// bucket returns the index of the bucket with a lower bound; the first bucket has none.
 func (m *Map) bucket(low gjson.Result) (int, error) {
 	if !low.Exists() {
 		return 0, nil
@@ -544,7 +545,7 @@ func (m *Map) joinPoints(a, b render.Point) render.Point {
 	return a
 }
 
-// extreme is the smaller or larger of two numbers.
+// extreme returns the smaller or larger of two numbers.
 func (m *Map) extreme(a, b uint64, which string) uint64 {
 	less := a < b
 	if m.Value.Signed {

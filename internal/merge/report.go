@@ -20,8 +20,8 @@ import (
 	"btc/loader/render"
 )
 
-// Names are the names of the merged maps in the order in which a run prints them, and of those whose values cannot be
-// combined; with ByHost there are none of the latter.
+// Names returns the names of the merged maps in the order in which a run prints them, and of those whose values cannot
+// be combined; with ByHost there are none of the latter.
 func (r *Runs) Names() (names, left []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.maps)) {
 		if r.ByHost || r.maps[name].Merges() {
@@ -70,8 +70,8 @@ func AppendLine(dst, line []byte, top render.Top) ([]byte, error) {
 	return dst, nil
 }
 
-// Maps returns the maps as a run has them at its end, and the manifest of that run: base with the merged
-// maps, of which it keeps help, units and names of keys. base may be nil.
+// Maps returns the maps as a run has them at its end, and the manifest of that run: base with the
+// merged maps; help, units and names of keys are those of base, which may be nil.
 func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) {
 	m := &manifest.Manifest{}
 	if base != nil {
@@ -132,10 +132,10 @@ func (r *Runs) AppendJSON(dst []byte, name string, at time.Time) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// keys are the keys in byte order.
+// keys returns the keys in byte order.
 func (m *Map) keys() []string { return slices.Sorted(maps.Keys(m.elems)) }
 
-// layout is the map as a manifest describes it, and its elements in the order of keys: a part of the keys is an
+// layout returns the map as a manifest describes it, and its elements in the order of keys: a part of the keys is an
 // integer if it is one in all keys, else a string.
 func (m *Map) layout() (manifest.Map, []render.Element) {
 	d := m.Map
@@ -199,7 +199,7 @@ func (m *Map) layout() (manifest.Map, []render.Element) {
 
 var integer = manifest.Layout{Kind: "int", Size: 8, Signed: true}
 
-// layoutOf is the layout of part i of all keys.
+// layoutOf returns the layout of part i of all keys.
 func layoutOf(parts [][]gjson.Result, i int) manifest.Layout {
 	isInt, signed, longest := true, false, 0
 	for _, p := range parts {
@@ -230,7 +230,7 @@ func appendPart(dst []byte, l *manifest.Layout, p gjson.Result) []byte {
 	return append(dst, make([]byte, l.Size-(len(dst)-from))...)
 }
 
-// text is a value as btrun prints it.
+// text formats a value as btrun prints it.
 func text(p gjson.Result) string {
 	switch {
 	case p.Type == gjson.String:
@@ -249,7 +249,7 @@ func text(p gjson.Result) string {
 	return p.Raw
 }
 
-// lastInterval is the newest interval of all keys, as its start in ns.
+// lastInterval returns the newest interval of all keys, as its start in ns.
 func (m *Map) lastInterval() int64 {
 	last := int64(0)
 	for _, el := range m.elems {

@@ -45,7 +45,7 @@ var (
 	}
 )
 
-// Events are the events that probes of a kind count, sorted by name; nil for other kinds.
+// Events returns the events that probes of a kind count, sorted by name; nil for other kinds.
 func Events(kind string) []CountedEvent {
 	switch kind {
 	case Software:
@@ -56,7 +56,7 @@ func Events(kind string) []CountedEvent {
 	return nil
 }
 
-// EventNames are the names of Events.
+// EventNames returns the names of Events.
 func EventNames(kind string) []string {
 	var names []string
 	for _, e := range Events(kind) {

@@ -16,10 +16,10 @@ type Point struct {
 	Name    string // function, marker (NAMESPACE:NAME), event, iterator
 	Offset  uint64 // bytes from the first byte of Name
 	Addr    uint64 // address instead of Name
-	Unit    string // of a timer: hz, us, ms, s
-	Count   uint64 // of a timer: period or rate in Units; of a counter: period, 0 for the event's default
-	Len     int    // of a watchpoint: bytes
-	Mode    string // of a watchpoint: w, rw, wr, x
+	Unit    string // unit of a timer: hz, us, ms, s
+	Count   uint64 // period or rate of a timer in Units; period of a counter, 0 for the event's default
+	Len     int    // length of a watchpoint in bytes
+	Mode    string // mode of a watchpoint: w, rw, wr, x
 	Pattern bool   // Target or Name is a pattern that the host expands
 }
 
@@ -44,10 +44,10 @@ func (e *Error) hint(format string, args ...any) *Error {
 // MaxCount bounds the period or rate of a timer, and the period of a counter, in their units.
 const MaxCount = 1 << 48
 
-// Units are the units of timers.
+// Units returns the units of timers.
 func Units() []string { return []string{"hz", "us", "ms", "s"} }
 
-// Nanoseconds is the period of count units in nanoseconds. A rate (hz) has none.
+// Nanoseconds returns the period of count units in nanoseconds. A rate (hz) has none.
 func Nanoseconds(unit string, count uint64) (ns uint64, ok bool) {
 	for _, d := range durations {
 		if d.suffix == unit {
@@ -417,7 +417,7 @@ func (t *Type) watch(parts []Part) (Point, *Error) {
 	return p, nil
 }
 
-// Text is the full name of an attach point, as the builtin probe returns it.
+// Text returns the full name of an attach point, as the builtin probe returns it.
 func (t *Type) Text(p *Point) string {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	words := []string{t.Kind}
@@ -450,7 +450,7 @@ func (t *Type) Text(p *Point) string {
 	return strings.Join(words, ":")
 }
 
-// Section is the name of the ELF section of a probe's program, following libbpf's conventions. Patterns and paths,
+// Section returns the name of the ELF section of a probe's program, following libbpf's conventions. Patterns and paths,
 // which only the host resolves, are omitted: they are in the manifest.
 func (t *Type) Section(p *Point) string {
 	prefix := t.Program.String()

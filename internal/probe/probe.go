@@ -315,7 +315,7 @@ func Find(word string) *Type {
 	return &types[i]
 }
 
-// Kinds are the names of all kinds.
+// Kinds returns the names of all kinds.
 func Kinds() []string {
 	var names []string
 	for i := range types {
@@ -324,7 +324,7 @@ func Kinds() []string {
 	return names
 }
 
-// TypeName is what the builtin probetype returns.
+// TypeName returns what the builtin probetype returns.
 func (t *Type) TypeName() string {
 	if t.Name != "" {
 		return t.Name

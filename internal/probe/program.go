@@ -62,7 +62,7 @@ var programs = [numPrograms]struct {
 	ProgXDP:           {"xdp", 6, 37, 4, 8, CtxNone},
 }
 
-// String is the name of the type: kprobe, tracepoint, raw_tp, tp_btf, fentry, fexit, perf_event,
+// String returns the name of the type: kprobe, tracepoint, raw_tp, tp_btf, fentry, fexit, perf_event,
 // iter, xdp. It is the prefix of the ELF section of programs of the type.
 func (p Program) String() string {
 	if p < numPrograms {
@@ -74,10 +74,10 @@ func (p Program) String() string {
 // BPF returns the kernel's BPF_PROG_TYPE and the expected attach type, 0 if there is none.
 func (p Program) BPF() (programType, attachType uint32) { return programs[p].typ, programs[p].attach }
 
-// Since is the first version of Linux that has the type.
+// Since returns the first version of Linux that has the type.
 func (p Program) Since() (major, minor int) { return programs[p].major, programs[p].minor }
 
-// Context is the shape of the context of programs of the type.
+// Context returns the shape of the context of programs of the type.
 func (p Program) Context() Context { return programs[p].context }
 
 // HasRegs reports whether the context of a program begins with the saved registers.

@@ -22,7 +22,7 @@ func Open(path string) (*os.File, error) {
 // symbolic link and no ".." can leave it. It needs openat2 (Linux 5.6).
 func OpenIn(root, path string) (*os.File, error) { return openIn(root, path, 0) }
 
-// OpenInNoFollow is OpenIn for a path that is not itself a symbolic link.
+// OpenInNoFollow is like OpenIn, for a path that is not itself a symbolic link.
 func OpenInNoFollow(root, path string) (*os.File, error) { return openIn(root, path, unix.O_NOFOLLOW) }
 
 func openIn(root, path string, flags uint64) (*os.File, error) {
@@ -168,7 +168,7 @@ func reopen(path string, find func() (int, error)) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// ReadIn is Read of the file that OpenIn opens.
+// ReadIn is like Read, for the file that OpenIn opens.
 func ReadIn(root, path string, limit int64) ([]byte, error) {
 	f, err := OpenIn(root, path)
 	if err != nil {

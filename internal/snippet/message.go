@@ -16,13 +16,13 @@ import (
 //	   = hint: ...
 type Message struct {
 	File      string
-	Line, Col int    // from 1; Line is 0 if there is no position
+	Line, Col int    // 1-based; Line is 0 if there is no position
 	EndCol    int    // just past the last marked byte
 	Severity  string // error, warning, note
 	Code      string // may be ""
 	Text      string
 	Source    *string // the line at the position; nil: not shown
-	Color     bool    // colour the message for a terminal
+	Color     bool    // color the message for a terminal
 }
 
 // colors are the SGR codes of severities and of the marker.
@@ -35,7 +35,7 @@ func (m *Message) paint(kind, text string) string {
 	return "\x1b[" + colors[kind] + "m" + text + "\x1b[0m"
 }
 
-// Head is the first line, without the newline.
+// Head returns the first line, without the newline.
 func (m *Message) Head() string {
 	what := m.Severity
 	if m.Code != "" {
@@ -48,7 +48,7 @@ func (m *Message) Head() string {
 	return fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Col, what)
 }
 
-// String is the message with its source line. Each line ends with a newline.
+// String returns the message with its source line. Each line ends with a newline.
 func (m *Message) String() string {
 	text := m.Head() + "\n"
 	if m.Source == nil {
@@ -61,7 +61,7 @@ func (m *Message) String() string {
 		m.margin() + "| " + strings.Repeat(" ", shown.Column) + marker + "\n"
 }
 
-// margin is blank, as wide as the number of the source line.
+// margin returns as many spaces as the number of the source line has digits.
 func (m *Message) margin() string {
 	if m.Source == nil {
 		return " "
@@ -69,8 +69,8 @@ func (m *Message) margin() string {
 	return strings.Repeat(" ", len(fmt.Sprint(m.Line))+2)
 }
 
-// Note is a line with additional information.
+// Note returns a line with additional information.
 func (m *Message) Note(text string) string { return m.margin() + "| " + text + "\n" }
 
-// Hint is a line that says what to do.
+// Hint returns a line that says what to do.
 func (m *Message) Hint(text string) string { return m.margin() + "= hint: " + text + "\n" }

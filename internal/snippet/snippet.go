@@ -23,7 +23,7 @@ const (
 type Line struct {
 	Text   string
 	Column int // start of the mark, in columns from 0
-	Width  int // of the mark, in columns; 0 for an empty range
+	Width  int // width of the mark, in columns; 0 for an empty range
 }
 
 // Mark shows a line with the bytes from..to marked. The range is clamped to the line.
@@ -37,7 +37,7 @@ func Mark(line string, from, to int) Line {
 	return Line{before + marked + after, columns(before), columns(marked)}
 }
 
-// near is the part of a long string that may be visible, its first or last bytes, so that the rest need not be
+// near returns the part of a long string that may be visible, its first or last bytes, so that the rest need not be
 // scanned.
 func near(s string, first bool) string {
 	const most = 16 * maxColumns

@@ -53,8 +53,8 @@ func letters(s string) (n [256]int) {
 
 func bare(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
 
-// distance is the number of insertions, deletions, replacements and swaps of adjacent characters that turn a into b,
-// or limit if that is less.
+// distance returns the number of insertions, deletions, replacements and swaps of adjacent characters that turn a into
+// b, or limit if that is less.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -113,7 +113,7 @@ func (b *btf) abridge(modules []string) {
 	}
 }
 
-// span is the range of the types of a module.
+// span returns the range of the types of a module.
 func (b *btf) span(module string) (first, end int) {
 	for i, m := range b.modules {
 		if m.name != module {

@@ -230,7 +230,7 @@ func (b *btf) userPtr(ptr *btfType) bool {
 	return false
 }
 
-// size is a type's size in bytes, 0 if it has none.
+// size returns a type's size in bytes, 0 if it has none.
 func (b *btf) size(id uint32, depth int) int {
 	t := b.at(b.strip(id))
 	if depth > 32 {

@@ -23,7 +23,7 @@ import (
 type Source struct {
 	Arch    string // as uname -m
 	Release string // as uname -r
-	BTF     []byte // of vmlinux
+	BTF     []byte // BTF of vmlinux
 	// Modules are the modules whose types are included.
 	Modules []Module
 
@@ -52,7 +52,7 @@ type Module struct {
 // MaxFile is the maximum size in bytes of a file from HostFile.
 const MaxFile = 3_000_000
 
-// HostFile is the target file of the running kernel. If it would be larger than MaxFile, the types of the largest
+// HostFile returns the target file of the running kernel. If it would be larger than MaxFile, the types of the largest
 // modules are omitted, and the file says so.
 func HostFile() ([]byte, error) {
 	files := memory{}
@@ -62,7 +62,7 @@ func HostFile() ([]byte, error) {
 	return files.target()
 }
 
-// Import is HostFile for a raw capture that btrun wrote on another host (hostinfo.WriteRaw).
+// Import is like HostFile, for a raw capture that btrun wrote on another host (hostinfo.WriteRaw).
 func Import(r io.Reader) ([]byte, error) {
 	files, err := readArchive(r)
 	if err != nil {

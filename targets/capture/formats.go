@@ -142,7 +142,7 @@ func (c *classes) find(event string, fields []targetfile.Field) string {
 	return classStruct + best
 }
 
-// common is the length of the common prefix of two names, first in words between underscores, then in letters.
+// common returns the length of the common prefix of two names, first in words between underscores, then in letters.
 func common(a, b string) int {
 	n, parts := 0, 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -54,7 +54,7 @@ func (b *btf) append(m *btf, base uint32, known map[string]uint32) {
 	b.signed = b.signed || m.signed
 }
 
-// shapeKey is a key by which equal types are found, "" for types that are not merged.
+// shapeKey returns a key by which equal types are found, "" for types that are not merged.
 func shapeKey(t *btfType) string {
 	switch t.kind {
 	case btfStruct, btfUnion, btfEnum, btfEnum64:

@@ -32,7 +32,7 @@ func (m memory) add(name string, content []byte) error {
 	return nil
 }
 
-// Open is part of fs.FS; the callers read whole files.
+// Open implements fs.FS; the callers read whole files.
 func (m memory) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errors.ErrUnsupported}
 }
@@ -59,7 +59,7 @@ func (m memory) Glob(pattern string) ([]string, error) {
 	return names, nil
 }
 
-// below is the directory dir as a file system.
+// below returns the directory dir as a file system.
 func (m memory) below(dir string) memory {
 	all := memory{}
 	for name, content := range m {

@@ -15,7 +15,7 @@ type converter struct {
 	btf    *btf
 	at     map[uint32]int // BTF id -> index in order
 	order  []uint32       // BTF ids that get a record
-	uses   []int          // how often order[i] is referred to
+	uses   []int          // number of references to order[i]
 	pos    []int          // order index -> position in the file
 	arrays map[[2]uint64]uint32
 }

@@ -79,13 +79,13 @@ type Ref uint32
 // MakeRef makes a reference to the record at a position.
 func MakeRef(position, pointers int) Ref { return Ref(position+1)<<2 | Ref(pointers) }
 
-// Pointers is the number of pointers to the record, 0 to 3.
+// Pointers returns the number of pointers to the record, 0 to 3.
 func (r Ref) Pointers() int { return int(r & 3) }
 
-// Base is the reference without pointers.
+// Base returns the reference without pointers.
 func (r Ref) Base() Ref { return r &^ 3 }
 
-// Position is the record's position in the table of types, -1 for void.
+// Position returns the record's position in the table of types, -1 for void.
 func (r Ref) Position() int { return int(r>>2) - 1 }
 
 // Kind is the kind of a type record. The numbers are part of the format.
@@ -104,7 +104,7 @@ const (
 	Forward
 )
 
-// Letter is the key prefix of a kind's names in the table of names. A forward declaration has none, because it is
+// Letter returns the key prefix of a kind's names in the table of names. A forward declaration has none, because it is
 // never looked up.
 func (k Kind) Letter() byte {
 	switch k {
@@ -211,12 +211,12 @@ type Data struct {
 	Syscalls []Syscall
 }
 
-// damage is the error for a file that violates the format.
+// damage returns the error for a file that violates the format.
 func damage(format string, args ...any) error {
 	return fmt.Errorf("damaged target file: "+format, args...)
 }
 
-// MemberName is the name, in a tracepoint's class struct, of the field that has name and
+// MemberName returns the name, in a tracepoint's class struct, of the field that has name and
 // type ctype in the format file.
 func MemberName(name, ctype string) string {
 	for _, loc := range []string{"__data_loc", "__rel_loc"} {

@@ -19,7 +19,8 @@ import (
 // positions have a record here; in the table of types these records come first. In named tables an entry hides that
 // of the base, and an entry without a value deletes it.
 
-// OpenOver is Open for a file that WriteZstdOver wrote over base. The file takes ownership of base.
+// OpenOver is like Open, for a delta to base that WriteZstdOver wrote. The file takes ownership of
+// base.
 func OpenOver(data []byte, base *File) (*File, error) {
 	f, err := open(data)
 	if err != nil {
@@ -60,7 +61,7 @@ func (f *File) ownRecord(pos int) (record int, own bool, err error) {
 	return record, own, nil
 }
 
-// scanOver is scan for a file over another: it merges both.
+// scanOver is like scan, for a delta: it merges both files.
 func (f *File) scanOver(id int, prefix string, fn func(key string, value []byte) bool) error {
 	var mine []entry
 	err := f.scanOwn(id, prefix, func(key string, value []byte) bool {
@@ -71,31 +72,31 @@ func (f *File) scanOver(id int, prefix string, fn func(key string, value []byte)
 		return err
 	}
 	more := true
-	tell := func(e entry) {
+	emit := func(e entry) {
 		if more && len(e.value) > 0 {
 			more = fn(e.key, e.value)
 		}
 	}
 	err = f.base.scan(id, prefix, func(key string, value []byte) bool {
 		for len(mine) > 0 && mine[0].key < key {
-			tell(mine[0])
+			emit(mine[0])
 			mine = mine[1:]
 		}
 		if len(mine) > 0 && mine[0].key == key {
-			tell(mine[0])
+			emit(mine[0])
 			mine = mine[1:]
 		} else {
-			tell(entry{key, value})
+			emit(entry{key, value})
 		}
 		return more
 	})
 	for _, e := range mine {
-		tell(e)
+		emit(e)
 	}
 	return err
 }
 
-// WriteZstdOver is WriteZstd for a target over base; OpenOver reads it.
+// WriteZstdOver is like WriteZstd, but writes a delta to base; OpenOver reads it.
 func WriteZstdOver(d *Data, base *File) ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
@@ -345,7 +346,7 @@ func (o *overlay) newRef(r Ref) Ref {
 	return r
 }
 
-// typ is a type with the new references.
+// typ returns a type with the new references.
 func (o *overlay) typ(t *Type) Type {
 	n := *t
 	n.Elem = o.newRef(t.Elem)

@@ -24,7 +24,7 @@ type File struct {
 	data   []byte
 	codec  int
 	tables [numTables]table
-	sum    uint32 // of the directory
+	sum    uint32 // checksum of the directory
 
 	// For a delta (over.go).
 	base    *File
@@ -36,9 +36,9 @@ type File struct {
 // table is one table; its index is decoded by the first lookup.
 type table struct {
 	entries     int
-	off         int // of the index chunk; the blocks follow it
-	packed, raw int // of the index chunk
-	dictPacked  int // of the dictionary's chunk, which is before the index
+	off         int // offset of the index chunk; the blocks follow it
+	packed, raw int // size of the index chunk
+	dictPacked  int // size of the dictionary's chunk, which is before the index
 	dictRaw     int // 0: there is none
 	loaded      bool
 	dict        []byte
@@ -163,7 +163,7 @@ func unpackZstd(_ *table, chunk []byte, raw int) ([]byte, error) {
 	return dec.DecodeAll(chunk, make([]byte, 0, raw))
 }
 
-// zstdDecoder is shared by all files: its tables are larger than most chunks. It is not an initialised variable, so
+// zstdDecoder is shared by all files: its tables are larger than most chunks. It is not an initialized variable, so
 // that programs that only write do not link it.
 func zstdDecoder() (*zstd.Decoder, error) {
 	makeDecoder.Do(func() {
@@ -334,7 +334,7 @@ func (f *File) scanOwn(id int, prefix string, fn func(key string, value []byte) 
 	return nil
 }
 
-// NumTypes is the number of type records.
+// NumTypes returns the number of type records.
 func (f *File) NumTypes() int {
 	n := f.tables[tableTypes].entries
 	if f.base != nil {
@@ -382,7 +382,7 @@ func (f *File) Type(ref Ref) (Type, error) {
 }
 
 // Named finds the types of a kind and name in order of position (capture sorts by number of
-// references); most names have one. The result is nil when there is none.
+// references); most names have one. The result is nil if there is none.
 func (f *File) Named(k Kind, name string) ([]Ref, error) {
 	value, ok, err := f.lookup(tableNames, string(k.Letter())+name)
 	if !ok {

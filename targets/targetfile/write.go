@@ -147,8 +147,8 @@ func (b *blocks) packed(dict []byte) (index, body []byte) {
 	return head.b, body
 }
 
-// dictionary is made of pieces from all blocks, which are sorted by name, or of the first types, which are the most
-// used ones.
+// dictionary returns a dictionary made of pieces from all blocks, which are sorted by name, or of
+// the first types, which are the most used ones.
 func (b *blocks) dictionary(id int) []byte {
 	var whole []byte
 	for _, raw := range b.all {

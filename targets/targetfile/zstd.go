@@ -4,10 +4,11 @@ package targetfile
 
 import "github.com/klauspost/compress/zstd"
 
-// WriteZstd is Write with zstd, for the targets embedded in the compiler. Every run reads them and looks up a few
-// names, so blocks are small and have no dictionary: with large blocks and dictionaries the file would be 1.6 MB
-// instead of 1.8, and the lookups of a one-line script would take three times as long. The bytes also depend on the
-// version of the zstd library.
+// WriteZstd is like Write, but compresses with zstd, for the targets embedded in the compiler.
+// Every run reads them and looks up a few names, so blocks are small and have no dictionary: with
+// large blocks and dictionaries the file would be 1.6 MB instead of 1.8, and the lookups of a
+// one-line script would take three times as long. The bytes also depend on the version of the zstd
+// library.
 func WriteZstd(d *Data) ([]byte, error) { return write(d, zstdWriter()) }
 
 func zstdWriter() *writer {

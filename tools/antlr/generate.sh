@@ -6,8 +6,8 @@ antlr=../tools/antlr/node_modules/antlr-ng/dist/cli/runner.js
 for g in BtLexer BtParser; do
     node "$antlr" -Dlanguage=Go -p parser -v false -l false --exact-output-dir true --lib parser -o parser $g.g4
 done
-# The generator does not mark its output as generated, and lays it out in its
-# own way. The sum lets a test tell whether the output belongs to the grammars.
+# The generator does not mark its output as generated, and formats it in its own
+# way. With the checksum a test detects whether the output is up to date.
 sum=$(cat BtLexer.g4 BtParser.g4 | sha256sum | cut -d ' ' -f 1)
 cd parser
 for g in Lexer Parser; do

@@ -15,10 +15,9 @@ import (
 	"strings"
 )
 
-// classes prints every tracepoint whose class, as capture derives it from
-// layouts and prototypes, is not the one the kernel image says: in the image
-// each event's struct trace_event_call points to its class. Symbol addresses
-// come from the archive's kallsyms.
+// classes prints every tracepoint whose class, as capture derives it from layouts and prototypes,
+// differs from that in the kernel image, where each event's struct trace_event_call points to its
+// class. Symbol addresses come from the archive's kallsyms.
 func classes(dir, arch string) error {
 	data, err := describe(dir, arch)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"btc/targets/targetfile"
 )
 
-// more adds types of another kernel to data: spec is "DIR:NAME,NAME..." and
-// names structs that data's kernel lacks. What they refer to comes with them, and
-// is data's own where that has it.
+// more adds structs of another kernel, which data's kernel lacks, to data; spec is
+// "DIR:NAME,NAME...". Types that they refer to are added, too, unless data has a type of that
+// name.
 func more(data *targetfile.Data, spec, arch string) error {
 	dir, names, ok := strings.Cut(spec, ":")
 	if !ok {
@@ -22,7 +22,7 @@ func more(data *targetfile.Data, spec, arch string) error {
 		return err
 	}
 	g := &graft{data: data, other: other, at: map[int]targetfile.Ref{}, own: map[typeName]targetfile.Ref{}}
-	for i := len(data.Types) - 1; i >= 0; i-- { // of several, the first counts
+	for i := len(data.Types) - 1; i >= 0; i-- { // of several with one name, the first is used
 		g.own[nameOf(&data.Types[i])] = targetfile.MakeRef(i, 0)
 	}
 	for name := range strings.SplitSeq(names, ",") {
@@ -62,12 +62,12 @@ func (g *graft) ref(r targetfile.Ref) targetfile.Ref {
 	}
 	to, ok := g.at[pos]
 	if !ok {
-		to = g.place(pos)
+		to = g.add(pos)
 	}
 	return targetfile.MakeRef(to.Position(), r.Pointers())
 }
 
-func (g *graft) place(pos int) targetfile.Ref {
+func (g *graft) add(pos int) targetfile.Ref {
 	t := g.other.Types[pos]
 	if to, ok := g.own[nameOf(&t)]; ok && t.Name != "" {
 		g.at[pos] = to

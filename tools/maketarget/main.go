@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command target makes and inspects target files.
+// Command maketarget makes and inspects target files.
 //
 // The default target that the compiler embeds is made from the kernel of
 // Debian's current release, which tests/kernels fetches, unpacks and boots once
@@ -69,7 +69,7 @@ func run(args []string) error {
 		"",
 		"comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)",
 	)
-	gaps := flags.Bool("gaps", false, "write it also where parts cannot be read, such as tracefs.tar")
+	gaps := flags.Bool("gaps", false, "write the file even if parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func describe(dir, machine string) (*targetfile.Data, error) {
 	return describeParts(dir, machine, false)
 }
 
-// describeParts is describe; where partial is set the tracefs may be missing.
+// describeParts is like describe; if partial is set the tracefs may be missing.
 func describeParts(dir, machine string, partial bool, whole ...string) (*targetfile.Data, error) {
 	src := capture.Source{Arch: machine}
 	release, err := os.ReadFile(filepath.Join(dir, "release"))
@@ -215,7 +215,7 @@ func untar(r io.Reader) (fs.FS, error) {
 	}
 }
 
-// openTarget opens a target file, which may be over another.
+// openTarget opens a target file, which may be a delta to another one.
 func openTarget(name, over string) (*targetfile.File, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {

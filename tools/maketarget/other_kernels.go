@@ -13,8 +13,8 @@ import (
 	"btc/targets/targetfile"
 )
 
-// otherKernels writes the table of tracepoints and fields that the kernels of the
-// other directories have and that of dir does not, the first of them counting.
+// otherKernels writes the table of tracepoints and fields that the kernel in dir lacks and those
+// in the other directories have. If several have one, the first directory is used.
 func otherKernels(dir, arch, out string, others []string) error {
 	if dir == "" || out == "" || len(others) == 0 {
 		return errors.New("others needs -dir, -o and the directories of other kernels")
@@ -71,7 +71,7 @@ func otherKernels(dir, arch, out string, others []string) error {
 	return os.WriteFile(out, text.Bytes(), 0o644)
 }
 
-// events are a kernel's tracepoints, those of system calls among them.
+// events returns a kernel's tracepoints, those of system calls among them.
 func events(data *targetfile.Data) []targetfile.Event {
 	all := slices.Clone(data.Events)
 	for _, s := range data.Syscalls {

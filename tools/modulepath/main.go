@@ -37,7 +37,8 @@ var valid = regexp.MustCompile(`^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~-]+)+$`
 // moduleLine is that of go.mod.
 var moduleLine = regexp.MustCompile(`(?m)^module[ \t]+(\S+)[ \t]*$`)
 
-// rename makes path the module of the tree at root and returns how many files it changed.
+// rename changes the module path of the tree at root to path and returns the number of changed
+// files.
 func rename(root, path string) (changed int, err error) {
 	if !valid.MatchString(path) {
 		return 0, fmt.Errorf(
@@ -96,8 +97,8 @@ func rename(root, path string) (changed int, err error) {
 	return changed, err
 }
 
-// uses matches a module's path where it is one: followed by a directory of the tree, by all of them
-// ("..."), or by the end of a string, and not in the middle of another path.
+// uses matches a module path that is followed by a directory of the tree, by "..." or by the end
+// of a string, and that is not in the middle of another path.
 func uses(old string, dirs []string) *regexp.Regexp {
 	var names []string
 	for _, d := range dirs {
@@ -122,7 +123,7 @@ func topDirs(root string) ([]string, error) {
 	return dirs, nil
 }
 
-// skipped are directories without source.
+// skipped reports whether a directory has no source files of the module.
 func skipped(name string) bool { return name == ".git" || name == "build" || name == "bin" }
 
 // isText reports whether a file may contain the module's path.

@@ -70,7 +70,7 @@ type module struct {
 	Main                    bool
 }
 
-// modules are those that the programs are built of.
+// modules returns the modules that the programs are built from.
 func (r *release) modules() ([]module, error) {
 	seen := map[string]module{}
 	for _, p := range platforms {
@@ -106,7 +106,7 @@ func (r *release) modules() ([]module, error) {
 	return all, nil
 }
 
-// licenseNames are what files of licenses and notices are called.
+// licenseNames are the names of license and notice files.
 var licenseNames = []string{
 	"LICENSE",
 	"LICENSE.txt",
@@ -172,7 +172,7 @@ func (r *release) notices() error {
 	return r.write("THIRD-PARTY-NOTICES", text.Bytes())
 }
 
-// manual has btc of this machine write the manual pages and the completions.
+// manual runs the btc built for this machine, which writes the manual pages and the completions.
 func (r *release) manual() error {
 	data := r.binaries[host()+"/btc"]
 	if data == nil {

@@ -43,7 +43,7 @@ func (r *release) image() error {
 	}
 	labels := map[string]string{
 		"org.opencontainers.image.title": "btrun", "org.opencontainers.image.version": r.tag(), "org.opencontainers.image.licenses": "Apache-2.0",
-		"org.opencontainers.image.description": "attaches BPF objects that btc compiled of bpftrace scripts, and reports",
+		"org.opencontainers.image.description": "attaches BPF objects that btc compiled from bpftrace scripts, and reports",
 	}
 	created := r.time.Format("2006-01-02T15:04:05Z")
 	var manifests []descriptor

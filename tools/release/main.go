@@ -8,7 +8,7 @@
 // directory, and publishes nothing. The same tree and Go toolchain give the same bytes: all times
 // are that of the commit, and nothing of the machine or of the directory is in the files.
 //
-// It is a module of its own, so that what packages need is in neither program.
+// It is a separate module, so that the main module does not depend on what packaging needs.
 package main
 
 import (
@@ -34,8 +34,8 @@ type release struct {
 	docs            []file // license, notices, README
 	man             []file // manual pages
 	shells          []file // completions, as bash/btc
-	units           []file // of systemd
-	maintainer      string // of the packages: Name <address>
+	units           []file // units of systemd
+	maintainer      string // maintainer of the packages: Name <address>
 	binaries        map[string][]byte
 }
 
@@ -128,7 +128,7 @@ func (r *release) make() (err error) {
 	return nil
 }
 
-// checkMaintainer refuses packages that name nobody who can be written to.
+// checkMaintainer returns an error if the packages' maintainer has no mail address.
 func (r *release) checkMaintainer() error {
 	const how = "set MAINTAINER='Name <address>', or user.name and user.email of git"
 	a, err := mail.ParseAddress(r.maintainer)
@@ -148,8 +148,9 @@ func (r *release) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
 }
 
-// number is the version without what only git says: 1.2.3, or of a commit after it 1.2.3+4.gabc.
-// It begins with a digit and sorts as the commits do.
+// number makes a package version from the output of git describe: 1.2.3 for a tag, and
+// 1.2.3+4.gabc for a later commit. It begins with a digit, and later commits sort after earlier
+// ones.
 func (r *release) number() string {
 	v := strings.TrimPrefix(r.version, "v")
 	dirty := strings.HasSuffix(v, "-dirty")
@@ -166,7 +167,7 @@ func (r *release) number() string {
 	return strings.ReplaceAll(v, "-", "~")
 }
 
-// tag is the version in names of files and of the image.
+// tag returns the version in names of files and of the image.
 func (r *release) tag() string { return strings.ReplaceAll(r.number(), "~", "-") }
 
 func (r *release) checksums() error {
@@ -187,5 +188,5 @@ func (r *release) checksums() error {
 	return r.write("SHA256SUMS", []byte(strings.Join(lines, "")))
 }
 
-// host is the platform of this machine, whose btc prints manual pages and completions.
+// host returns the platform of this machine, whose btc prints manual pages and completions.
 func host() string { return runtime.GOOS + "/" + runtime.GOARCH }

@@ -61,7 +61,7 @@ func (r *release) packages() error {
 	return nil
 }
 
-// contents are the files of a package, which are written to the work directory.
+// contents returns the files of a package, which are written to the work directory.
 func (r *release) contents(kind, arch string) (files.Contents, error) {
 	var all files.Contents
 	dir, err := os.MkdirTemp(r.work, "contents")

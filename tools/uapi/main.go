@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command uapi writes the table of C constants that scripts may name without
-// any header being there: address families, errors, signals, open flags and
-// their like.
+// Command uapi writes the table of C constants that scripts may name without any installed header:
+// address families, errors, signals, open flags and so on.
 //
 // It asks a C compiler for the macros of the headers below and for the values of
 // those whose names match. Kernel-internal constants that scripts use and no user
@@ -125,7 +124,7 @@ func run(dir string, compilers []string) error {
 	return nil
 }
 
-// takeCommon moves the lines that all tables have out of them.
+// takeCommon removes the lines that all tables have from the tables, and returns them.
 func takeCommon(tables map[string][]string) []string {
 	in := map[string]int{}
 	for _, lines := range tables {
@@ -144,7 +143,7 @@ func takeCommon(tables map[string][]string) []string {
 	return common
 }
 
-// table are the lines of the compiler's table.
+// table returns the lines of the compiler's table.
 func table() ([]string, error) {
 	source := "#define _GNU_SOURCE\n"
 	for _, h := range headers {
@@ -174,7 +173,7 @@ func table() ([]string, error) {
 	return lines, nil
 }
 
-// candidates are the object-like macros whose names match.
+// candidates returns the object-like macros whose names match.
 func candidates(macros []byte) []string {
 	var all []string
 	for line := range strings.Lines(string(macros)) {
@@ -187,7 +186,7 @@ func candidates(macros []byte) []string {
 	return all
 }
 
-// evaluate has the compiler compute the macros that are integer constants.
+// evaluate makes the compiler compute the values of macros that are integer constants.
 func evaluate(source string, macros []string, values map[string]uint64) error {
 	dir, err := os.MkdirTemp("", "uapi")
 	if err != nil {
@@ -221,8 +220,8 @@ func evaluate(source string, macros []string, values map[string]uint64) error {
 	return nil
 }
 
-// constants drops the macros that the compiler refuses as an integer constant
-// expression: it asks for all, drops those it complains of, and asks again.
+// constants drops the macros that are not integer constant expressions: it compiles all of them,
+// drops those with errors, and tries again.
 func constants(source string, macros []string) []string {
 	line := regexp.MustCompile(`btc_([A-Za-z0-9_]+)`)
 	for {
@@ -249,7 +248,7 @@ func constants(source string, macros []string) []string {
 	}
 }
 
-// command is the compiler's, which may come with options of its own.
+// command returns the compiler's, which may come with options of its own.
 func command(args ...string) *exec.Cmd {
 	words := append(strings.Fields(compiler), args...)
 	return exec.Command(words[0], words[1:]...)

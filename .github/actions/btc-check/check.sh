@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Compiles the scripts named in SCRIPTS with the program BTC, and checks the objects against the
-# target files named in TARGETS. Nothing of a script is run.
+# target files named in TARGETS. No script is run.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -14,5 +14,5 @@ for script in $SCRIPTS; do
   if ! "$BTC" compile --untrusted "$script" -o "$object"; then status=1; continue; fi
   "$BTC" check "$object" "${args[@]}" || status=1
 done
-[ "$n" -gt 0 ] || { echo "no script is named $SCRIPTS"; exit 1; }
+[ "$n" -gt 0 ] || { echo "no scripts match $SCRIPTS"; exit 1; }
 exit $status
