@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
+umask 022 # users without root run what the tests build
 fail=0
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

@@ -337,8 +337,9 @@ func trace(args []string) int {
 	cmd := exec.Command(btrun, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 4)
+	// They stay caught until the process exits: a copy of the signal that ended the run, as from
+	// timeout(1), must not kill it before that.
 	signal.Notify(signals, passedOn...)
-	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return fail("btc run needs btrun in the same directory: %s does not exist", btrun)

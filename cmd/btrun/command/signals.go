@@ -25,6 +25,7 @@ type guard struct {
 	signals, brokenPipe chan os.Signal
 	begun               chan struct{} // closed once the run is loaded, or cannot be
 	early               chan struct{} // closed once the signals before that have been handled
+	over                chan struct{} // closed once everything is detached
 
 	mu      sync.Mutex
 	session *run.Session  // nil until loaded
@@ -37,7 +38,7 @@ type guard struct {
 func newGuard(discard func()) *guard {
 	g := &guard{
 		signals: make(chan os.Signal, 4), brokenPipe: make(chan os.Signal, 1),
-		begun: make(chan struct{}), early: make(chan struct{}), wait: make(chan struct{}),
+		begun: make(chan struct{}), early: make(chan struct{}), over: make(chan struct{}), wait: make(chan struct{}),
 	}
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
 	if !signal.Ignored(unix.SIGHUP) { // nohup(1) ignores it
@@ -83,7 +84,7 @@ func (g *guard) loaded(s *run.Session, attached <-chan struct{}) {
 	// With this, writing to a closed pipe returns an error instead of killing the process. Ignoring
 	// SIGPIPE would be inherited by the commands that it starts.
 	signal.Notify(g.brokenPipe, unix.SIGPIPE)
-	go handleSignals(s, g.signals, attached)
+	go handleSignals(s, g.signals, attached, g.over)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.session = s
@@ -92,15 +93,15 @@ func (g *guard) loaded(s *run.Session, attached <-chan struct{}) {
 	}
 }
 
-// release restores the default handling.
+// release ends the control of the run by signals. They stay caught until the process exits: a copy
+// of the signal that ended the run must not kill it before that.
 func (g *guard) release() {
-	signal.Stop(g.signals)
-	signal.Stop(g.brokenPipe)
 	if g.session == nil {
 		close(g.begun)
 		<-g.early
+		return
 	}
-	close(g.signals)
+	close(g.over)
 }
 
 // end ends the run in an orderly way.
@@ -151,8 +152,9 @@ type controlled interface {
 	Abandon()
 }
 
-// handleSignals acts on signals until the channel is closed.
-func handleSignals(s controlled, signals <-chan os.Signal, attached <-chan struct{}) {
+// handleSignals acts on signals until their channel is closed. SIGUSR1 does nothing once over is
+// closed.
+func handleSignals(s controlled, signals <-chan os.Signal, attached, over <-chan struct{}) {
 	var stopped time.Time // zero: no signal to end yet
 	held := false         // SIGUSR1 came before everything was attached
 	user := s.Snapshot
@@ -168,6 +170,8 @@ func handleSignals(s controlled, signals <-chan os.Signal, attached <-chan struc
 		select {
 		case <-attached:
 			ready()
+		case <-over:
+			user, over = func() {}, nil
 		case sig, ok := <-signals:
 			select {
 			case <-attached: // at the same time

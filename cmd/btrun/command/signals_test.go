@@ -44,7 +44,7 @@ func TestHandleSignals(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				handleSignals(s, signals, attached)
+				handleSignals(s, signals, attached, nil)
 			}()
 			for _, sig := range c.signals {
 				if c.attached == "during" && sig == unix.SIGINT {
