@@ -93,8 +93,9 @@ func guest(t *testing.T, config vm.Config, kernel string) {
 			}
 		}
 		if c.bcc != "" {
-			command := strings.Fields("/t/bcc/" + c.bcc)
-			command[0] += "-libbpf" // as Debian calls them
+			name, arguments, _ := strings.Cut(c.bcc, " ")
+			// The name is Debian's. Some end without writing what is in their buffers.
+			command := append([]string{"stdbuf", "-oL", "/t/bcc/" + name + "-libbpf"}, strings.Fields(arguments)...)
 			j.Tracers = append(j.Tracers, tracer{bcc, command})
 		}
 		command := []string{"/t/btrun"}

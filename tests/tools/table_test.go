@@ -278,9 +278,9 @@ var tools = []tool{
 		want: []string{` %W +\d+ +W +4096 +\d+ +f-%W$`, ` %W +\d+ +R +4096 +\d+ +f-%W$`},
 		bcc:  "fsslower -t ext4 -m 0", bccSame: []pair{{ours: ` (%W) +(\d+) +(R|W) +(\d+) +\d+ +(f-%W)$`, theirs: ` (%W) +(\d+) +(R|W) +(\d+) +\d+ +[\d.]+ +(f-%W)$`}}},
 	{name: "ext4dist", guest: true,
-		run:  `dd if=/dev/zero of=$D/f bs=4k count=50 conv=fsync status=none; dd if=$D/f of=/dev/null bs=4k status=none; rm $D/f`,
+		run:  `dd if=/dev/zero of=$D/f bs=4k count=4000 conv=fsync status=none; dd if=$D/f of=/dev/null bs=4k status=none; rm $D/f`,
 		want: []string{`^@us\[open\]:`, `^@us\[write\]:`, `^@us\[fsync\]:`, `^@us\[read\]:`},
-		bcc:  "fsdist -t ext4", bccSame: distribution},
+		bcc:  "fsdist -t ext4", bccSame: distribution[:3]}, // not of open: that of btrun itself, too, is of this file system
 	{name: "xfsdist", guest: true, needs: "mkfs.xfs",
 		run: `mkfs.xfs -q -f --unsupported /dev/scratch && mkdir $D/m && mount -t xfs /dev/scratch $D/m &&
 dd if=/dev/zero of=$D/m/f bs=4k count=50 conv=fsync status=none; dd if=$D/m/f of=/dev/null bs=4k status=none; rm $D/m/f; umount $D/m`,
