@@ -60,31 +60,6 @@ if [ -e /vmrun/disk ]; then
 	cp -a /vmrun/. /mnt/vmrun/
 	[ -d /put ] && cp -a /put/. /mnt/
 fi
-if [ -e /vmrun/systemd ]; then
-	# The disk's own init takes over, and runs the command as a service once all others run.
-	cat >/mnt/vmrun/service <<'EOS'
-uptime() { cut -d' ' -f1 /proc/uptime; }
-report() { echo "$*" >/dev/ttyS3; }
-report start $(uptime)
-sh /vmrun/cmd </dev/null >/dev/ttyS1 2>/dev/ttyS2
-rc=$?
-report end $(uptime)
-report exit $rc
-systemctl poweroff -ff
-EOS
-	cat >/mnt/etc/systemd/system/vmrun.service <<'EOS'
-[Unit]
-After=multi-user.target
-[Service]
-Environment=HOME=/root LANG=C.UTF-8
-ExecStart=/bin/sh /vmrun/service
-EOS
-	mkdir -p /mnt/etc/systemd/system/multi-user.target.wants
-	ln -s ../vmrun.service /mnt/etc/systemd/system/multi-user.target.wants/vmrun.service
-	echo 0123456789abcdef0123456789abcdef >/mnt/etc/machine-id # not the first boot, which asks questions
-	for d in proc sys dev tmp; do umount -l /mnt/$d; done
-	exec switch_root /mnt /sbin/init
-fi
 report start $(uptime)
 chroot "$root/" /bin/sh /vmrun/cmd </dev/null >/dev/ttyS1 2>/dev/ttyS2
 rc=$?

@@ -30,14 +30,12 @@ type Put struct {
 
 // Config says what to boot and what to run in it. QEMU, Image and Command are required.
 type Config struct {
-	QEMU    string   // program to run, see FindQEMU
-	Image   string   // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
-	Command []string // argument vector; a single element is a shell command line
-	Puts    []Put    // files for the guest
-	Env     []string // "K=V" for the command
-	Disk    string   // ext4 image that becomes the command's root; it is not changed
-	// Systemd makes the disk's own init run, which runs the command as a service. It needs Disk and excludes OutTar.
-	Systemd bool
+	QEMU    string        // program to run, see FindQEMU
+	Image   string        // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
+	Command []string      // argument vector; a single element is a shell command line
+	Puts    []Put         // files for the guest
+	Env     []string      // "K=V" for the command
+	Disk    string        // ext4 image that becomes the command's root; it is not changed
 	Scratch bool          // give the guest an unused disk, /dev/scratch
 	OutTar  string        // if set, the guest's /out is written to this file as a tar archive
 	Memory  int           // MiB, default 768

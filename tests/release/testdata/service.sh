@@ -1,4 +1,5 @@
-# Runs in a guest whose init is systemd; prints lines "WHAT: RESULT" for TestSystemd.
+# SPDX-License-Identifier: Apache-2.0
+# Runs in a namespace whose init is systemd; prints lines "WHAT: RESULT" for TestSystemd.
 set -eu
 cd /tmp
 fail() {
@@ -18,7 +19,7 @@ until_() {
 	done
 }
 
-dpkg -i /btc.deb >/dev/null
+dpkg -i /share/btc.deb >/dev/null
 systemctl daemon-reload
 btc compile -e 'tracepoint:syscalls:sys_enter_execve { @execs[comm] = count(); }' -o /etc/btrun/execs.o
 echo 'OPTIONS=--every 1s -f prometheus -o /var/lib/btrun/execs.prom' >/etc/btrun/execs.conf
