@@ -13,21 +13,26 @@
 //	err = session.Attach(ctx)
 //	for event := range session.Events() { ... }
 //
+// LoadReport returns a session that prints what btrun prints instead: btrun reads its command line, opens its output,
+// handles signals, and leaves the rest to this package.
+//
 // Aggregations can be merged: values from several intervals, sessions or hosts combine to the values that a single
 // map would have (Hist.Merge, Snapshot.Merge). Session.Losses counts what the kernel could not deliver.
 //
-// The package handles no signals, writes no output, never ends the process and has no global state: a process may
-// have several sessions, and all methods may be called by several goroutines. Objects are treated as hostile input.
-// Actions other than observing, such as sending signals, are refused unless Options allow them.
+// The package handles no signals, writes only to what a Report names, never ends the process and has no global state: a
+// process may have several sessions, and all methods may be called by several goroutines. Objects are treated as
+// hostile input. Actions other than observing, such as sending signals, are refused unless Options allow them.
 //
 // Running needs Linux 5.10 or later, and root or the capabilities CAP_BPF, CAP_PERFMON and, for
 // tracepoints, CAP_DAC_READ_SEARCH.
 //
 // # Processes
 //
-// A session starts no process, with two exceptions: Options.Command, and resolving names of user-space functions.
-// Files of traced programs are not trusted, so they are parsed in a process without privileges: it runs this program
-// again (/proc/self/exe), but never gets past an init function of this package's dependencies.
+// A session starts no process, with three exceptions: Options.Command, commands of the script's system() if they are
+// allowed, and resolving names of user-space functions. Files of traced programs are not trusted, so they are parsed in
+// a process without privileges: it runs this program again (/proc/self/exe), but never gets past an init function of
+// this package's dependencies. On hosts that do not execute files in memory, the process of Options.Command begins in
+// the same way.
 //
 // # Compatibility
 //
@@ -36,28 +41,33 @@
 package btrace
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 	"strings"
+	"sync/atomic"
 
-	"btc/internal/manifest"
 	"btc/loader/object"
 )
 
 // Object is a compiled script. It is immutable, and can be loaded several times.
 type Object struct {
-	name           string
-	data, manifest []byte
-	m              *manifest.Manifest // must not be modified: each session has its own copy
+	files          *object.Files
+	parsed         atomic.Pointer[object.Object] // for the first session, which modifies it; nil: it has been used
+	script, source string
+	params         []Param
+	probes         []string
 }
 
 // Open reads the object at path, whose name ends in .o, and the manifest next to it (x.json for x.o).
 func Open(path string) (*Object, error) {
-	data, text, err := object.Files(path)
+	files, err := object.ReadFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	return parse(path, data, text)
+	return newObject(files)
 }
 
 // OpenFS is like Open, but reads from a file system such as an embed.FS.
@@ -73,41 +83,51 @@ func OpenFS(fsys fs.FS, path string) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(path, data, text)
+	return newObject(object.NewFiles(path, data, text))
 }
 
-// Parse returns an object from the contents of its two files.
-func Parse(object, manifest []byte) (*Object, error) { return parse("object", object, manifest) }
-
-func parse(name string, data, text []byte) (*Object, error) {
-	o := &Object{name: name, data: data, manifest: text}
-	x, err := o.read()
+// Read reads an object and its manifest from a stream that has one after the other, in either order, as in
+// cat x.o x.json. If r is a *bufio.Reader of the default size or larger, nothing after them is consumed.
+func Read(r io.Reader) (*Object, error) {
+	files, err := object.ReadStream(bufio.NewReader(r))
 	if err != nil {
 		return nil, err
 	}
-	o.m = x.Manifest
+	return newObject(files)
+}
+
+// Parse returns an object from the contents of its two files.
+func Parse(data, manifest []byte) (*Object, error) {
+	return newObject(object.NewFiles("object", data, manifest))
+}
+
+func newObject(files *object.Files) (*Object, error) {
+	x, err := files.Parse()
+	if err != nil {
+		return nil, err
+	}
+	m := x.Manifest
+	o := &Object{files: files, script: m.Script.File, source: m.Script.Source}
+	for _, p := range m.Params {
+		o.params = append(o.params, Param{Name: p.Name, Type: p.Type, Default: p.Default, Help: p.Help})
+	}
+	for i := range m.Programs {
+		o.probes = append(o.probes, m.Programs[i].Attach.Text)
+	}
+	o.parsed.Store(x)
 	return o, nil
 }
 
-// read parses the contents again, because a session modifies the result.
+// read returns the parsed object, which the caller may modify.
 func (o *Object) read() (*object.Object, error) {
-	if len(o.data) > object.MaxBytes || len(o.manifest) > manifest.MaxBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", o.name, object.MaxBytes)
+	if x := o.parsed.Swap(nil); x != nil {
+		return x, nil
 	}
-	m, err := manifest.Parse(o.manifest)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", object.ManifestPath(o.name), err)
-	}
-	x, err := object.Parse(o.data, m)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.name, err)
-	}
-	x.Path = o.name
-	return x, nil
+	return o.files.Parse()
 }
 
 // Source returns the name and the source text of the script.
-func (o *Object) Source() (name, text string) { return o.m.Script.File, o.m.Script.Source }
+func (o *Object) Source() (name, text string) { return o.script, o.source }
 
 // Param is a load-time parameter of the object.
 type Param struct {
@@ -120,19 +140,7 @@ type Param struct {
 }
 
 // Params lists the parameters. A parameter that the script uses both as a number and as a string is listed twice.
-func (o *Object) Params() []Param {
-	var out []Param
-	for _, p := range o.m.Params {
-		out = append(out, Param{Name: p.Name, Type: p.Type, Default: p.Default, Help: p.Help})
-	}
-	return out
-}
+func (o *Object) Params() []Param { return slices.Clone(o.params) }
 
 // Probes lists the attach points, as in "kprobe:vfs_read".
-func (o *Object) Probes() []string {
-	var out []string
-	for i := range o.m.Programs {
-		out = append(out, o.m.Programs[i].Attach.Text)
-	}
-	return out
-}
+func (o *Object) Probes() []string { return slices.Clone(o.probes) }

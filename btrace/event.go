@@ -131,6 +131,9 @@ func (k *sink) Map(m *output.Map) {
 }
 
 func (k *sink) Diagnostic(d *output.Diagnostic) {
+	if d.Muted {
+		return
+	}
 	x := &Event{Kind: Kind(d.Kind), ID: -1, Line: d.Pos.Line, Column: d.Pos.Col, Text: d.Text}
 	k.put(x)
 }

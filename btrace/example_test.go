@@ -7,7 +7,11 @@ import (
 	"embed"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"btc/btrace"
 )
@@ -48,6 +52,100 @@ func ExampleParse() {
 	var object, manifest []byte // from a registry, a database, ...
 	if _, err := btrace.Parse(object, manifest); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// An object and its manifest may arrive on one stream: cat opens.o opens.json | agent
+func ExampleRead() {
+	object, err := btrace.Read(os.Stdin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(object.Source())
+}
+
+// A dry run asks the kernel's verifier whether this host can run the object.
+func ExampleOptions() {
+	object, err := btrace.Open("opens.o")
+	if err != nil {
+		log.Fatal(err)
+	}
+	session, err := btrace.Load(object, btrace.Options{DryRun: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	session.Close()
+}
+
+// A session writes metrics for ten minutes, and prints nothing else.
+func ExampleLoadReport() {
+	object, err := btrace.Open("reads.o")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	session, err := btrace.LoadReport(ctx, object, btrace.Options{Timeout: 10 * time.Minute}, &btrace.Report{
+		Out:    os.Stdout,
+		Err:    os.Stderr,
+		Format: "openmetrics",
+		Every:  15 * time.Second,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+	if err := session.Attach(ctx); err != nil {
+		log.Fatal(err)
+	}
+	code, err := session.Wait()
+	fmt.Println(code, err)
+}
+
+// A program like btrun is one session. Its main function and this one run on the main thread if an
+// init function calls runtime.LockOSThread: tid equals pid in begin and end.
+func ExampleProcess() {
+	object, err := btrace.Open(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	session, err := btrace.LoadReport(ctx, object, btrace.Options{
+		Args:    os.Args[2:],
+		Getenv:  os.Getenv,
+		Process: &btrace.Process{DropPrivileges: true},
+	}, &btrace.Report{Out: os.Stdout, Err: os.Stderr})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := session.Attach(ctx); err != nil {
+		session.Close()
+		log.Fatal(err)
+	}
+	code, err := session.Wait()
+	session.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(code)
+}
+
+// SIGUSR1 shows the maps as they are now, and a second SIGINT does not wait for the session's end.
+func ExampleSession_PrintMaps() {
+	var session *btrace.Session // with a Report that is Live
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR1, unix.SIGINT)
+	for stopping := false; ; {
+		switch s := <-signals; {
+		case s == unix.SIGUSR1:
+			session.PrintMaps()
+		case stopping:
+			session.RestoreTerminal()
+			os.Exit(1)
+		default:
+			stopping = true
+			session.Stop()
+		}
 	}
 }
 

@@ -5,93 +5,44 @@ package btrace
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"iter"
 	"runtime"
 	"strings"
 	"sync"
 	"time"
 
+	"btc/internal/manifest"
+	"btc/loader/object"
 	"btc/loader/output"
-	"btc/loader/permit"
 	"btc/loader/run"
 )
 
-// Options control how an object is run. The zero value runs a script without parameters. The policy of the host
-// (/etc/btrun/policy.json) always applies.
-type Options struct {
-	// Args are the values of the positional parameters $1, $2, ...
-	Args []string
-	// Params are the values of named parameters: getopt() in the script.
-	Params map[string]string
-
-	// PID limits probes to a process, and PIDs to several, if their kind can be limited. The
-	// session ends when the last of the processes exits. If there are none, all processes are
-	// traced.
-	PID  int
-	PIDs []int
-	// FollowForks adds all processes that the processes of PIDs start. With a Command it limits the
-	// probes to the command and the processes that it starts. The session ends when all of them
-	// have exited.
-	FollowForks bool
-	// Cgroups limits probes to tasks in these cgroups of version 2 or below them. Each is given as
-	// a path or an ID. The session ends when all of them have been removed. If there are none,
-	// there is no limit.
-	Cgroups []string
-	// Containers limits probes to tasks in these containers, each given by its ID, a prefix of the
-	// ID, or its name: NAME, POD/NAME or NAMESPACE/POD/NAME. Pods are Kubernetes pods, by UID or
-	// NAMESPACE/NAME; if both are set, the containers are looked up in the pods. They are found by
-	// the state files of the host's container runtimes. The session ends when all of them have
-	// ended.
-	Containers, Pods []string
-	// Wait makes LoadContext wait for containers and pods that do not exist yet.
-	Wait bool
-	// Command is a program with arguments, separated by single spaces, that is started when
-	// everything is attached; the session ends when it exits. Its process ID is the value of the
-	// builtin cpid.
-	Command string
-
-	// Allow names what the script may do besides observing: system, signal, override, write-user,
-	// probe-address, files=DIRECTORY, pins=DIRECTORY.
-	Allow []string
-	// MaxMemory limits the total size of all maps, in bytes; 0: a quarter of this host's memory.
-	MaxMemory uint64
-	// Budget is the share of one CPU that the programs may use: 0.01 is 1 %; 0: no limit. When they
-	// exceed it in two consecutive windows of 10 s, the most expensive probe is detached (see the
-	// event Detached). Load fails if the kernel's run-time statistics are off and cannot be
-	// enabled.
-	Budget float64
-	// BTF is a file or directory with the kernel's types, for kernels without their own.
-	BTF string
-	// Functions is a file with the names of the kernel functions that can be probed; "": use the
-	// kernel's list.
-	Functions string
-	// DropEvents discards the script's output, for sessions that only need its maps.
-	DropEvents bool
-}
-
-// processes returns PID and PIDs.
-func (o *Options) processes() []int {
-	if o.PID == 0 {
-		return o.PIDs
-	}
-	return append([]int{o.PID}, o.PIDs...)
-}
-
 // Session is a loaded object. It must be closed.
 type Session struct {
-	object *Object
 	run    *run.Session
 	queue  *queue
 	maps   []*Map
+	losses []manifest.Loss // of the manifest
 
-	mu       sync.RWMutex // guards the fields below
+	dry    bool // Options.DryRun
+	prints bool // it has a Report
+	inWait bool // Options.Process is set: Wait serves
+
+	// mu guards the fields below. Readers of maps hold it, so that Close does not free the maps meanwhile.
+	mu       sync.RWMutex
+	begun    bool // Attach was called
 	attached bool
+	serving  bool // serve has been or will be called
 	closed   bool
-	leave    func() bool   // stops watching the context of Attach
-	done     chan struct{} // closed when the session has ended
-	status   int
-	err      error
+	sites    int // what Attached returns
+
+	leave   func()        // stops watching the context of Attach; valid when settled is closed
+	settled chan struct{} // closed at the end of Attach
+	done    chan struct{} // closed when the session has ended
+	freed   chan struct{} // closed at the end of Close
+	status  int           // valid when done is closed, like err
+	err     error
 }
 
 // ErrNoProbes means that no attach point of the script exists on this host.
@@ -108,35 +59,44 @@ func Load(o *Object, opts Options) (*Session, error) {
 
 // LoadContext is like Load; the context limits the wait for containers (Options.Wait).
 func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
+	s := newSession(&opts)
+	return s.load(ctx, o, &opts, func(ro *run.Options, _ *object.Object) error { return s.queue.sendTo(ro) })
+}
+
+// LoadReport is like LoadContext, for a session that prints a report instead of returning events. Programs that load
+// all their sessions with it do not contain the conversion to typed values (170 KB).
+func LoadReport(ctx context.Context, o *Object, opts Options, r *Report) (*Session, error) {
+	s := newSession(&opts)
+	s.prints = true
+	return s.load(ctx, o, &opts, r.sendTo)
+}
+
+func newSession(opts *Options) *Session {
+	return &Session{
+		queue: newQueue(opts.DropEvents), dry: opts.DryRun, inWait: opts.Process != nil,
+		settled: make(chan struct{}), done: make(chan struct{}), freed: make(chan struct{}),
+	}
+}
+
+// load loads an object; output sets how its output is passed on.
+func (s *Session) load(
+	ctx context.Context, o *Object, opts *Options, output func(*run.Options, *object.Object) error,
+) (*Session, error) {
+	ro, err := opts.run(ctx)
+	if err != nil {
+		return nil, err
+	}
 	x, err := o.read()
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{object: o, queue: newQueue(opts.DropEvents), done: make(chan struct{})}
-	ro := run.Options{
-		Params: opts.Args, Named: opts.Params, PIDs: opts.processes(), Cgroups: opts.Cgroups, FollowForks: opts.FollowForks,
-		Containers: opts.Containers, Pods: opts.Pods, Command: opts.Command, BTF: opts.BTF, Functions: opts.Functions,
-		MaxMemory: opts.MaxMemory, Budget: opts.Budget, Buffer: "full", Quiet: true,
-		Out: io.Discard, Err: messages{s.queue},
-		Format: &output.Format{
-			Name: "events",
-			New:  func(r *output.Run) output.Sink { return &sink{Run: r, queue: s.queue} },
-		},
-	}
-	if opts.Wait {
-		ro.Wait = ctx
-	}
-	if ro.MaxMemory == 0 {
-		ro.MaxMemory = permit.DefaultMemory()
-	}
-	for _, name := range opts.Allow {
-		if err := ro.Allow.Allow(name); err != nil {
-			return nil, err
-		}
-	}
-	if s.run, err = run.Load(x, ro); err != nil {
+	if err := output(ro, x); err != nil {
 		return nil, err
 	}
+	if s.run, err = run.Load(x, *ro); err != nil {
+		return nil, err
+	}
+	s.losses = x.Manifest.Losses
 	env := s.run.Env()
 	for _, m := range s.run.Maps() {
 		s.maps = append(s.maps, &Map{session: s, m: m, values: decoder{env, s.run.Frames}})
@@ -145,31 +105,68 @@ func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error)
 }
 
 // Attach runs the begin programs, attaches the others, and returns. The session runs until the script calls exit(),
-// the process of Options ends, ctx is done, or Stop or Close is called. If ctx is done before everything is attached,
-// Attach returns its error.
+// what Options limit it to ends, ctx is done, or Stop or Close is called. If ctx is done before everything is attached,
+// Attach returns its error. A session can be attached once.
 func (s *Session) Attach(ctx context.Context) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer close(s.settled)
+	s.stopWith(ctx)
+	err := s.attach()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.leave()
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.attached, s.sites = true, s.run.Attached()
+	if !s.inWait {
+		s.serving = true
+		go s.serve()
+	}
+	return nil
+}
+
+// begin reports whether the session can be attached.
+func (s *Session) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.attached:
+	case s.dry:
+		return errors.New("the session is a dry run: it attaches nothing")
+	case s.begun:
 		return errors.New("the session is already attached")
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.leave = context.AfterFunc(ctx, s.run.Stop)
-	if err := s.attach(); err != nil {
-		s.leave()
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.attached = true
-	go s.serve()
+	s.begun = true
 	return nil
+}
+
+// stopWith stops the session when ctx is done.
+func (s *Session) stopWith(ctx context.Context) {
+	if ctx.Done() == nil {
+		s.leave = func() {}
+		return
+	}
+	left := make(chan struct{})
+	s.leave = sync.OnceFunc(func() { close(left) })
+	go func() {
+		select {
+		case <-ctx.Done():
+			s.run.Stop()
+		case <-left:
+		}
+	}()
 }
 
 // attach runs the begin programs on one thread, whose ID they see as tid.
@@ -182,11 +179,11 @@ func (s *Session) attach() error {
 // serve handles events until the session ends.
 func (s *Session) serve() {
 	defer close(s.done)
-	err := s.run.Serve()
-	if err == nil {
-		s.status, err = s.run.Finish()
+	if s.err = s.run.Serve(); s.err != nil {
+		s.status = 1
+	} else {
+		s.status, s.err = s.run.Finish()
 	}
-	s.err = err
 	s.leave()
 	s.queue.end()
 }
@@ -213,45 +210,83 @@ func (s *Session) Stop() { s.run.Stop() }
 func (s *Session) RunSelf() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.closed || !s.run.HasSelf() {
+	if s.closed || s.dry || !s.run.HasSelf() {
 		return false
 	}
 	s.run.RunSelf()
 	return true
 }
 
+// PrintMaps makes a session with a Report print its maps as they are now. It does not wait until they are printed.
+func (s *Session) PrintMaps() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !s.closed && s.prints {
+		s.run.Snapshot()
+	}
+}
+
+// RestoreTerminal ends the drawing of Report.Live. Close does the same.
+func (s *Session) RestoreTerminal() { s.run.Abandon() }
+
 // Wait waits until the session has ended, and returns the exit code of the script and the error
-// that ended the session, if any. Meanwhile events must be consumed, or dropped
-// (Options.DropEvents).
+// that ended the session, if any; the code is then 1. Meanwhile events must be consumed, or dropped
+// (Options.DropEvents), unless there is a Report.
 func (s *Session) Wait() (code int, err error) {
+	if s.mustServe() {
+		s.serve()
+	}
 	<-s.done
 	return s.status, s.err
 }
 
-// Attached returns how many attach points are attached.
-func (s *Session) Attached() int { return s.run.Attached() }
-
-// Close ends the session and frees all resources. Events that were not consumed are lost; snapshots stay valid.
-func (s *Session) Close() error {
+// mustServe reports whether the caller, Wait, must call serve.
+func (s *Session) mustServe() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.inWait || !s.attached || s.serving || s.closed {
+		return false
+	}
+	s.serving = true
+	return true
+}
+
+// Attached returns how many attach points are attached.
+func (s *Session) Attached() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.sites
+}
+
+// Close ends the session and frees all resources. Events that were not consumed are lost; snapshots stay valid. It
+// returns the error that ended the session, if any.
+func (s *Session) Close() error {
+	s.mu.Lock() // waits for readers of maps
 	if s.closed {
+		s.mu.Unlock()
+		<-s.freed
 		return nil
 	}
 	s.closed = true
+	begun := s.begun
+	s.mu.Unlock()
+	defer close(s.freed)
 	s.queue.drop()
 	s.run.Stop()
-	if s.leave != nil {
+	if begun {
+		<-s.settled
 		s.leave()
 	}
-	if s.attached {
-		<-s.done
-	} else {
+	// Nothing begins to serve any more.
+	if !s.serving {
 		s.err = ErrClosed
 		close(s.done)
+		s.run.Close()
+		s.queue.end()
+		return nil
 	}
+	<-s.done
 	s.run.Close()
-	s.queue.end()
 	return s.err
 }
 
@@ -283,7 +318,7 @@ func (s *Session) Losses() Losses {
 		return l
 	}
 	for i, n := range s.run.Losses() {
-		switch x := &s.object.m.Losses[i]; {
+		switch x := &s.losses[i]; {
 		case n == 0:
 		case x.Kind == "events":
 			l.Events += n
@@ -396,6 +431,20 @@ func (q *queue) drop() {
 	defer q.mu.Unlock()
 	q.dropping, q.events, q.messages = true, nil, 0
 	q.cond.Broadcast()
+}
+
+// sendTo makes a run put its output and messages into the queue.
+func (q *queue) sendTo(ro *run.Options) error {
+	if ro.Mode != "" {
+		return fmt.Errorf("the mode %s needs a report", ro.Mode)
+	}
+	ro.Buffer, ro.Quiet = "full", true
+	ro.Err = messages{q}
+	ro.Format = &output.Format{
+		Name: "events",
+		New:  func(r *output.Run) output.Sink { return &sink{Run: r, queue: q} },
+	}
+	return nil
 }
 
 // messages turns the lines of the loader's error output into events.

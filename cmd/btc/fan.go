@@ -267,16 +267,15 @@ func notFor(label string, arches []string) error {
 // prepareObject reads an object and checks its parameters.
 func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	path := line.Operands[0]
-	data, text, err := object.Files(path)
+	files, err := object.ReadFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	if r.base, err = manifest.Parse(text); err != nil {
-		return nil, fmt.Errorf("%s: %w", object.ManifestPath(path), err)
+	o, err := files.Parse()
+	if err != nil {
+		return nil, err
 	}
-	if _, err := object.Parse(data, r.base); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
+	r.base = o.Manifest
 	if r.script.targets.given() {
 		return nil, errors.New("--target and --arch are for scripts: " + path + " is compiled")
 	}
@@ -301,7 +300,7 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 		return nil, err
 	}
 	r.name = metrics.ObjectName(path)
-	stream := slices.Concat(data, text)
+	stream := slices.Concat(files.Data, files.Manifest)
 	r.object = func(label string) ([]byte, error) {
 		if !slices.Contains(r.base.Arches, label) {
 			return nil, notFor(label, r.base.Arches)

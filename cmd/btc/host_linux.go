@@ -7,15 +7,15 @@ import (
 	"syscall"
 
 	"btc/internal/manifest"
+	"btc/loader/format"
 	"btc/loader/permit"
-	"btc/loader/run"
 )
 
 // writtenFiles returns the permissions for the files that a script names.
 func writtenFiles(m *manifest.Manifest) []string { return permit.Written(m) }
 
 // isTerminal reports whether a file is a terminal.
-func isTerminal(f *os.File) bool { return run.IsTerminal(f) }
+func isTerminal(f *os.File) bool { return format.IsTerminal(f) }
 
 // passedOn are the signals that btc forwards to btrun. A terminal sends SIGINT to both; btrun then
 // takes the second one, which comes at the same moment, for a copy of the first.

@@ -6,12 +6,10 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 
 	"btc/cmd/btrun/command"
-	"btc/loader/run"
 )
 
 // version is set by the linker.
@@ -21,9 +19,5 @@ var version = "devel"
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if run.IsChild(os.Args) {
-		fmt.Fprintln(os.Stderr, "btrun:", run.BecomeChild(os.Args))
-		os.Exit(127)
-	}
 	os.Exit(command.Run(os.Args[1:], command.Streams{Out: os.Stdout, Err: os.Stderr, Version: version}))
 }

@@ -2,8 +2,9 @@
 
 // Package object reads a compiled object with its manifest and checks that they match.
 //
-// It takes file names and returns a cilium/ebpf collection spec together with the validated manifest. Both files are
-// hostile input: the result has every program and map that the manifest names, with the types and sizes given there.
+// It takes file names, streams or bytes and returns a cilium/ebpf collection spec together with the validated manifest.
+// Both files are hostile input: the result has every program and map that the manifest names, with the types and sizes
+// given there.
 package object
 
 import (
@@ -37,41 +38,21 @@ type Object struct {
 // ManifestPath returns the path of an object's manifest: x.json next to x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
-// ReadManifest reads and validates the manifest of the object at path.
-func ReadManifest(path string) (*manifest.Manifest, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	name := ManifestPath(path)
-	data, err := readFile(name, manifest.MaxBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: missing manifest %s; btc compile writes both", path, name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	m, err := manifest.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return m, nil
+// Files are an object and its manifest as bytes, which have not been checked yet.
+type Files struct {
+	Path           string // of the object, for messages
+	Data, Manifest []byte
+	manifestPath   string
 }
 
-// Files reads the bytes of the object at path and of its manifest.
-func Files(path string) (data, text []byte, err error) {
-	if err := checkPath(path); err != nil {
-		return nil, nil, err
-	}
-	if text, err = readFile(ManifestPath(path), manifest.MaxBytes); err != nil {
-		return nil, nil, fmt.Errorf("%s: its manifest: %w", path, err)
-	}
-	data, err = readFile(path, MaxBytes)
-	return data, text, err
+// NewFiles returns the files of an object from elsewhere than a file at path.
+func NewFiles(path string, data, manifest []byte) *Files {
+	return &Files{Path: path, Data: data, Manifest: manifest, manifestPath: ManifestPath(path)}
 }
 
-// Read reads the object at path and its manifest.
-func Read(path string) (*Object, error) {
-	m, err := ReadManifest(path)
+// ReadFiles reads the object at path and the manifest next to it.
+func ReadFiles(path string) (*Files, error) {
+	text, err := readManifest(path)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +60,59 @@ func Read(path string) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := Parse(data, m)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	return NewFiles(path, data, text), nil
+}
+
+// Parse checks both and returns a new Object.
+func (f *Files) Parse() (*Object, error) {
+	if len(f.Data) > MaxBytes || len(f.Manifest) > manifest.MaxBytes {
+		return nil, fmt.Errorf("%s: larger than %d bytes", f.Path, MaxBytes)
 	}
-	o.Path = path
+	m, err := manifest.Parse(f.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.manifestPath, err)
+	}
+	o, err := Parse(f.Data, m)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	o.Path = f.Path
 	return o, nil
+}
+
+// Read reads the object at path and its manifest.
+func Read(path string) (*Object, error) {
+	f, err := ReadFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.Parse()
+}
+
+// ReadManifest reads and validates the manifest of the object at path.
+func ReadManifest(path string) (*manifest.Manifest, error) {
+	text, err := readManifest(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ManifestPath(path), err)
+	}
+	return m, nil
+}
+
+// readManifest reads the manifest of the object at path.
+func readManifest(path string) ([]byte, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	name := ManifestPath(path)
+	text, err := readFile(name, manifest.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: missing manifest %s; btc compile writes both", path, name)
+	}
+	return text, err
 }
 
 // checkPath reports files that are obviously not an object before anything is read.

@@ -21,36 +21,32 @@ const StreamName = "standard input"
 // order, without anything between them but spaces and newlines. It stops after the last byte of the
 // second: the manifest ends with the brace that closes it, and the object with its section headers,
 // or where the manifest says. Each is bounded like a file.
-func ReadStream(r *bufio.Reader) (*Object, error) {
-	o, err := readStream(r)
+func ReadStream(r *bufio.Reader) (*Files, error) {
+	data, text, err := readStream(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", StreamName, err)
 	}
-	o.Path = StreamName
-	return o, nil
+	return &Files{Path: StreamName, Data: data, Manifest: text, manifestPath: StreamName}, nil
 }
 
-func readStream(r *bufio.Reader) (*Object, error) {
-	data, text, err := splitStream(r)
-	if err != nil {
-		return nil, err
+func readStream(r *bufio.Reader) (data, text []byte, err error) {
+	if data, text, err = splitStream(r); err != nil || data != nil {
+		return data, text, err
 	}
 	m, err := manifest.Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if data == nil {
-		if m.Object.Size > MaxBytes {
-			return nil, fmt.Errorf("the manifest names an object of %d bytes (max %d)", m.Object.Size, MaxBytes)
-		}
-		if _, err := nextByte(r); err != nil {
-			return nil, ended(err, "after the manifest")
-		}
-		if data, err = readBytes(r, m.Object.Size); err != nil {
-			return nil, ended(err, "within the object")
-		}
+	if m.Object.Size > MaxBytes {
+		return nil, nil, fmt.Errorf("the manifest names an object of %d bytes (max %d)", m.Object.Size, MaxBytes)
 	}
-	return Parse(data, m)
+	if _, err := nextByte(r); err != nil {
+		return nil, nil, ended(err, "after the manifest")
+	}
+	if data, err = readBytes(r, m.Object.Size); err != nil {
+		return nil, nil, ended(err, "within the object")
+	}
+	return data, text, nil
 }
 
 // splitStream reads up to the end of the manifest: it returns both, or the manifest alone if it is first.

@@ -44,13 +44,14 @@ func TestSplitStream(t *testing.T) {
 
 // TestReadStream reads the output of btc, in both orders, and nothing after it.
 func TestReadStream(t *testing.T) {
-	data, text, err := Files("testdata/count.o")
+	files, err := ReadFiles("testdata/count.o")
 	if err != nil {
 		t.Fatal(err)
 	}
+	data, text := files.Data, files.Manifest
 	for _, stream := range [][]byte{bytes.Join([][]byte{data, text}, nil), bytes.Join([][]byte{text, data}, nil)} {
 		r := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.TrimSpace(stream)), strings.NewReader("rest")))
-		o, err := ReadStream(r)
+		o, err := parseStream(r)
 		if err != nil || o.Path != StreamName || len(o.Manifest.Programs) != len(o.Spec.Programs) {
 			t.Errorf("got %+v, %v", o, err)
 		}
@@ -58,6 +59,15 @@ func TestReadStream(t *testing.T) {
 			t.Errorf("left in the stream: %q", rest)
 		}
 	}
+}
+
+// parseStream reads and checks an object.
+func parseStream(r *bufio.Reader) (*Object, error) {
+	files, err := ReadStream(r)
+	if err != nil {
+		return nil, err
+	}
+	return files.Parse()
 }
 
 // minimalELF returns an ELF file that consists of a header and one section header.
@@ -101,7 +111,7 @@ func TestHostileStreams(t *testing.T) {
 		{"deep manifest", strings.Repeat("[", 10), "neither an object"},
 		{"another object", string(manifestOf([]byte("x"))) + string(elfData), "sha256 differs"},
 	} {
-		_, err := ReadStream(bufio.NewReader(strings.NewReader(c.stream)))
+		_, err := parseStream(bufio.NewReader(strings.NewReader(c.stream)))
 		if err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error = %v, want %q", c.name, err, c.want)
 		}
@@ -110,15 +120,16 @@ func TestHostileStreams(t *testing.T) {
 
 // FuzzStream checks that no stream makes the reader panic, or read more than the sizes in the stream.
 func FuzzStream(f *testing.F) {
-	data, text, err := Files("testdata/count.o")
+	files, err := ReadFiles("testdata/count.o")
 	if err != nil {
 		f.Fatal(err)
 	}
+	data, text := files.Data, files.Manifest
 	f.Add(bytes.Join([][]byte{data, text}, nil))
 	f.Add(bytes.Join([][]byte{text, data}, nil))
 	f.Add(bytes.Join([][]byte{minimalELF(), text}, nil))
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		o, err := ReadStream(bufio.NewReader(bytes.NewReader(stream)))
+		o, err := parseStream(bufio.NewReader(bytes.NewReader(stream)))
 		if err == nil && (o.Manifest == nil || o.Spec == nil) {
 			t.Error("object and error at the same time")
 		}

@@ -5,7 +5,10 @@ package output
 // Fill is the number of pending bytes at which the writer passes them on.
 const Fill = 64 << 10
 
-// Writer collects text, with the user's choice of buffering (line, full, none).
+// Buffers are the user's choices of buffering. The first is the default.
+var Buffers = []string{"line", "full", "none"}
+
+// Writer collects text, with one of Buffers.
 type Writer struct {
 	mode  string
 	buf   []byte

@@ -19,12 +19,15 @@ type Top struct {
 	Summary bool   // a line with the quantiles below each histogram
 }
 
-// Orders in which elements are printed.
+// The orders in which elements are printed.
 const (
 	Ascending  = "ascending"
 	Descending = "descending"
 	ByKey      = "key"
 )
+
+// Orders are all of them.
+var Orders = []string{Ascending, Descending, ByKey}
 
 // Keyed appends the text of a keyed map; nothing for an empty one.
 func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {

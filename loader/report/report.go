@@ -10,6 +10,8 @@ package report
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"btc/internal/manifest"
 	"btc/internal/snippet"
@@ -141,19 +143,30 @@ func Head(script *manifest.Script, p manifest.Pos) string {
 func (f *Error) render(severity string) string { return f.renderAs(severity, false) }
 
 // Painted renders the error like Error ("error") or Warning ("warning"), with terminal colors. Strings that may come
-// from a hostile object are passed through clean.
-func (f *Error) Painted(severity string, clean func(string) string) string {
+// from a hostile object are made Printable.
+func (f *Error) Painted(severity string) string {
 	if f.Severe {
-		return clean(f.Error())
+		return Printable(f.Error())
 	}
 	c := *f
 	script := *f.Script
-	script.File = clean(script.File)
-	c.Script, c.Text, c.Hint, c.Notes = &script, clean(f.Text), clean(f.Hint), nil
+	script.File = Printable(script.File)
+	c.Script, c.Text, c.Hint, c.Notes = &script, Printable(f.Text), Printable(f.Hint), nil
 	for _, n := range f.Notes {
-		c.Notes = append(c.Notes, clean(n))
+		c.Notes = append(c.Notes, Printable(n))
 	}
 	return c.renderAs(severity, true)
+}
+
+// Printable makes names from a hostile object safe to print on a terminal: characters that are not printable, except
+// newlines and tabs, become U+FFFD.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 func (f *Error) renderAs(severity string, color bool) string {

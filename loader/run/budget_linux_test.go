@@ -84,7 +84,6 @@ func budgeted(t *testing.T, script string, o Options, until func(*session) bool)
 	o.Out, o.Err = &out, &msg
 	o.budgetWindow = 200 * time.Millisecond
 	attached := make(chan struct{})
-	o.Attached = func() { close(attached) }
 	s, err := Load(compiled(t, script), o)
 	if err != nil {
 		if strings.Contains(err.Error(), "not permitted") || strings.Contains(err.Error(), "capabilities") {
@@ -110,7 +109,7 @@ func budgeted(t *testing.T, script string, o Options, until func(*session) bool)
 	}()
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Run()
+		_, err := runToEnd(s, func() { close(attached) })
 		result <- err
 	}()
 	hang := time.After(2 * time.Minute)
@@ -142,6 +141,18 @@ func budgeted(t *testing.T, script string, o Options, until func(*session) bool)
 		t.Fatal(err)
 	}
 	return out.String(), msg.String(), ended
+}
+
+// runToEnd performs the steps of a loaded run; it calls attached after the second one.
+func runToEnd(s *Session, attached func()) (status int, err error) {
+	if err := s.Attach(); err != nil {
+		return 1, err
+	}
+	attached()
+	if err := s.Serve(); err != nil {
+		return 1, err
+	}
+	return s.Finish()
 }
 
 const runaway = `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); @s[comm, pid] = count(); }

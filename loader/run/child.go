@@ -36,12 +36,17 @@ const (
 	stubFD   = 5
 )
 
-// IsChild reports whether this process was started to execute a command, on hosts where the stub
-// cannot be used.
-func IsChild(args []string) bool { return len(args) > 3 && args[0] == childName }
+// Any program started under this name becomes the waiting process, on hosts where the stub cannot be
+// used.
+func init() {
+	if len(os.Args) > 3 && os.Args[0] == childName {
+		fmt.Fprintln(os.Stderr, "btrun:", becomeChild(os.Args))
+		os.Exit(127)
+	}
+}
 
-// BecomeChild does the same as the stub. It returns only on error.
-func BecomeChild(args []string) error {
+// becomeChild does the same as the stub. It returns only on error.
+func becomeChild(args []string) error {
 	// The caller of a set-user-ID program controls its arguments.
 	if unix.Getuid() != unix.Geteuid() {
 		return errors.New("a set-user-ID btrun cannot start a command")
@@ -116,8 +121,8 @@ func words(command string) ([]string, error) {
 }
 
 // startChild starts the process that waits to execute the command. It uses the stub. If there is no
-// stub or it cannot be executed, it uses this program, provided that own is set.
-func startChild(command string, stub *os.File, own bool) (*child, error) {
+// stub or it cannot be executed, it uses this program.
+func startChild(command string, stub *os.File) (*child, error) {
 	args, err := words(command)
 	if err != nil {
 		return nil, err
@@ -141,7 +146,7 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	// The kernel's comm of the process while it executes the command.
 	name := filepath.Base(path)
 	args = append([]string{path, name[:min(len(name), 15)]}, args...)
-	if c.proc, err = startWaiting(args, gateR, resultW, stub, own); err != nil {
+	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("-c %s: %w", command, err)
 	}
@@ -158,8 +163,8 @@ func startChild(command string, stub *os.File, own bool) (*child, error) {
 	return c, nil
 }
 
-// startWaiting starts the stub, or this program if own is set and the stub is not permitted.
-func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Process, error) {
+// startWaiting starts the stub, or this program if the stub is not permitted.
+func startWaiting(args []string, gate, result, stub *os.File) (*os.Process, error) {
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, gate, result}}
 	// The child gets a signal when the thread that started it exits; only the main thread is sure
 	// to live as long as the process.
@@ -168,22 +173,15 @@ func startWaiting(args []string, gate, result, stub *os.File, own bool) (*os.Pro
 	if unix.Gettid() == unix.Getpid() {
 		attr.Sys = &unix.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	}
-	err := errNoStub
 	if stub != nil {
 		withStub := *attr
 		withStub.Files = append(attr.Files[:stubFD:stubFD], stub)
-		var p *os.Process
-		if p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", stubFD), args, &withStub); err == nil {
+		if p, err := os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", stubFD), args, &withStub); err == nil {
 			return p, nil
 		}
 	}
-	if !own {
-		return nil, err
-	}
 	return os.StartProcess("/proc/self/exe", append([]string{childName}, args...), attr)
 }
-
-var errNoStub = errors.New("this kernel has no memfd_create")
 
 // lookPath finds the executable of a command.
 func lookPath(name string) (string, error) {

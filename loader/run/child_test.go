@@ -15,14 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) {
-	if IsChild(os.Args) {
-		fmt.Fprintln(os.Stderr, BecomeChild(os.Args))
-		os.Exit(127)
-	}
-	os.Exit(m.Run())
-}
-
 // stubs are the programs that the process of a command may execute before the command.
 func stubs(t *testing.T) map[string]*os.File {
 	t.Helper()
@@ -70,7 +62,7 @@ func TestChild(t *testing.T) {
 	}
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
-			c, err := startChild(path+" 100", stub, true)
+			c, err := startChild(path+" 100", stub)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +127,7 @@ func TestChildInherits(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			path := out()
-			c, err := startChild(script+" "+path, stub, true)
+			c, err := startChild(script+" "+path, stub)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,11 +153,11 @@ func TestChildRefused(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"", " true", "no-such-command", dir, "/dev/null"} {
-				if _, err := startChild(command, stub, true); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
+				if _, err := startChild(command, stub); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
 					t.Errorf("%q: error = %v", command, err)
 				}
 			}
-			c, err := startChild(bad, stub, true)
+			c, err := startChild(bad, stub)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +167,7 @@ func TestChildRefused(t *testing.T) {
 			if !c.ended(10 * time.Second) {
 				t.Error("process of a command that cannot be run still exists")
 			}
-			if c, err = startChild("true", stub, true); err != nil {
+			if c, err = startChild("true", stub); err != nil {
 				t.Fatal(err)
 			}
 			c.gate.Close() // as if the tracer exited
@@ -183,15 +175,6 @@ func TestChildRefused(t *testing.T) {
 				t.Error("process still exists after the gate was closed")
 			}
 		})
-	}
-}
-
-// TestChildOfLibrary checks that a program that is not btrun itself, and may share its process with
-// others, is not re-executed: without a stub, it is an error to run a command.
-func TestChildOfLibrary(t *testing.T) {
-	if c, err := startChild("true", nil, false); err == nil {
-		c.kill()
-		t.Error("no error without a stub")
 	}
 }
 

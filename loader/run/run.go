@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
@@ -59,8 +58,8 @@ type Options struct {
 	FollowForks bool
 	Command     string         // -c, split at single spaces
 	BTF         string         // --btf: file or directory with the kernel's types
-	Out         io.Writer      // events and maps; default stdout
-	Err         io.Writer      // everything else; default stderr
+	Out         io.Writer      // events and maps; nil: discarded
+	Err         io.Writer      // everything else; nil: discarded
 	Buffer      string         // line (default), full or none
 	Format      *output.Format // default text
 	Escape      bool           // text: show control characters in strings as \xNN
@@ -106,15 +105,11 @@ type Options struct {
 	Hint, Progress func(text string)
 	// PaintWarning shows a warning in color; nil: all warnings go to Err.
 	PaintWarning func(f *report.Error)
-	// Attached is called when all probes are attached, before the first event is
-	// handled.
-	Attached func()
 	// Getenv returns the environment variables that override settings of the script; nil: there are
 	// none.
 	Getenv func(name string) string
 	// OwnProcess means that the process does nothing but this run. Then its goroutines run on one
-	// CPU while it waits for events, and the process may re-execute its own program for -c if nothing
-	// else works (see IsChild).
+	// CPU while it waits for events.
 	OwnProcess bool
 }
 
@@ -312,7 +307,7 @@ func (s *session) prepare() error {
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
 		stub := openStub()
-		s.child, err = startChild(s.opts.Command, stub, s.opts.OwnProcess)
+		s.child, err = startChild(s.opts.Command, stub)
 		stub.Close()
 		if err != nil {
 			return err
@@ -512,9 +507,6 @@ func (s *session) announce() {
 		s.opts.Hint(s.howToEnd())
 	}
 	s.live.Store(true)
-	if s.opts.Attached != nil {
-		s.opts.Attached()
-	}
 }
 
 // resumeChild starts the command of -c. The run ends when the command exits.
@@ -690,10 +682,6 @@ func (s *session) tick() {
 // removed cgroups.
 const hotplugInterval = time.Second
 
-// brokenPipe is the exit status if the output is no longer read: that of a process killed by
-// SIGPIPE, as a shell reports it.
-const brokenPipe = 128 + int(unix.SIGPIPE)
-
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.leave() })
@@ -709,10 +697,7 @@ func (s *session) finish() (int, error) {
 	s.losses.check(true)
 	s.reportSuppressed(true)
 	s.printMaps()
-	switch err := s.stopPrinter(); {
-	case s.opts.OwnProcess && errors.Is(err, unix.EPIPE): // the reader of the output, such as head(1), has read enough
-		return brokenPipe, nil
-	case err != nil:
+	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}
 	if s.unstarted > 0 {
@@ -769,6 +754,7 @@ func (s *session) close() {
 	if s.child != nil {
 		s.child.kill()
 	}
+	s.progress.stop()
 	s.packets.close()
 	s.closeAlarms()
 	s.budget.close()

@@ -3,7 +3,7 @@
 package run
 
 import (
-	"os"
+	"io"
 	"time"
 
 	"btc/internal/manifest"
@@ -31,10 +31,10 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 		rush:     rush{c: make(chan struct{})},
 	}
 	if s.opts.Out == nil {
-		s.opts.Out = os.Stdout
+		s.opts.Out = io.Discard
 	}
 	if s.opts.Err == nil {
-		s.opts.Err = os.Stderr
+		s.opts.Err = io.Discard
 	}
 	if s.opts.Format == nil {
 		s.opts.Format = &output.Text
@@ -120,31 +120,6 @@ func (x *Session) RunSelf() {
 	if err := x.s.runVirtual(probe.Self); err != nil {
 		x.s.logLine(err.Error())
 	}
-}
-
-// Run performs all steps. The status is the script's exit code. An error means that the run did not
-// start or could not continue; nothing is attached any more when Run returns.
-func Run(o *object.Object, opts Options) (status int, err error) {
-	x, err := Load(o, opts)
-	if err != nil {
-		return 1, err
-	}
-	defer x.Close()
-	return x.Run()
-}
-
-// Run performs the steps after Load, except Close.
-func (x *Session) Run() (status int, err error) {
-	if x.s.opts.DryRun {
-		return 0, nil
-	}
-	if err := x.Attach(); err != nil {
-		return 1, err
-	}
-	if err := x.Serve(); err != nil {
-		return 1, err
-	}
-	return x.Finish()
 }
 
 // Maps lists the script's maps in byte order of their names.

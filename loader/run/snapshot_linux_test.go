@@ -14,17 +14,16 @@ func TestSnapshotBeforeStop(t *testing.T) {
 		t.Skip("skipped: needs root")
 	}
 	var out, msg guarded
-	var s *Session
-	o := Options{Out: &out, Err: &msg, Attached: func() {
-		s.Snapshot()
-		s.Stop()
-	}}
-	s, err := Load(compiled(t, `begin { @x = 7; } interval:s:100 { }`), o)
+	s, err := Load(compiled(t, `begin { @x = 7; } interval:s:100 { }`), Options{Out: &out, Err: &msg})
 	if err != nil {
 		t.Skip("skipped: this machine does not let root load programs: ", err)
 	}
 	defer s.Close()
-	if status, err := s.Run(); status != 0 || err != nil || strings.Count(out.String(), "@x: 7\n") != 2 {
+	status, err := runToEnd(s, func() {
+		s.Snapshot()
+		s.Stop()
+	})
+	if status != 0 || err != nil || strings.Count(out.String(), "@x: 7\n") != 2 {
 		t.Errorf("status %d, %v\n%s%s", status, err, &out, &msg)
 	}
 }

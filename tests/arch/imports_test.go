@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"btc/tests/stripped"
 )
 
 // allowed is the table of permitted imports: for each package (or "directory/..." for all below it)
@@ -127,6 +129,62 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestLoaderUsesLibrary checks that btrun is a program on package btrace: it runs objects only through it.
+func TestLoaderUsesLibrary(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{join .Imports " "}}`, "btc/cmd/btrun/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	imports := strings.Fields(string(out))
+	if !slices.Contains(imports, "btc/btrace") {
+		t.Error("btrun does not import btrace")
+	}
+	for _, engine := range []string{"btc/loader/run", "btc/loader/load", "btc/loader/ring"} {
+		if slices.Contains(imports, engine) {
+			t.Errorf("btrun imports %s: objects are run by btrace", engine)
+		}
+	}
+}
+
+// TestNoInline checks that each pattern of tools/noinline.txt matches a package of btrun, and that none matches what
+// handles events and reads maps.
+func TestNoInline(t *testing.T) {
+	patterns, err := stripped.NoInline()
+	if err != nil || len(patterns) < 3 {
+		t.Fatalf("%q, %v", patterns, err)
+	}
+	list := func(args ...string) []string {
+		t.Helper()
+		cmd := exec.Command("go", append([]string{"list"}, args...)...)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list %q: %v", args, err)
+		}
+		return strings.Fields(string(out))
+	}
+	linked := list("-deps", "./cmd/btrun")
+	var cold []string
+	for _, p := range patterns {
+		matched := list(p)
+		if !slices.ContainsFunc(matched, func(pkg string) bool { return slices.Contains(linked, pkg) }) {
+			t.Errorf("%s: no package of btrun", p)
+		}
+		cold = append(cold, matched...)
+	}
+	for _, hot := range []string{
+		"btc/loader/ring", "btc/loader/event", "btc/loader/format", "btc/loader/output", "btc/loader/render",
+		"btc/loader/bpfmap", "btc/loader/run", "btc/loader/symbols", "encoding/binary", "strconv", "runtime",
+	} {
+		if !slices.Contains(linked, hot) {
+			t.Errorf("btrun does not contain %s", hot)
+		}
+		if slices.Contains(cold, hot) {
+			t.Errorf("%s is hot, and must be inlined", hot)
+		}
+	}
+}
+
 // TestLoaderStandsAlone checks that the loader's program does not contain any part of the compiler.
 func TestLoaderStandsAlone(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "btc/cmd/btrun").Output()
@@ -136,7 +194,8 @@ func TestLoaderStandsAlone(t *testing.T) {
 	for pkg := range strings.Lines(string(out)) {
 		pkg = strings.TrimSpace(pkg)
 		ours, ok := strings.CutPrefix(pkg, "btc/")
-		if ok && !strings.HasPrefix(ours, "loader/") && !strings.HasPrefix(ours, "internal/") && ours != "cmd/btrun" && ours != "cmd/btrun/command" {
+		if ok && !strings.HasPrefix(ours, "loader/") && !strings.HasPrefix(ours, "internal/") &&
+			!slices.Contains([]string{"btrace", "cmd/btrun", "cmd/btrun/command"}, ours) {
 			t.Errorf("btrun depends on %s", pkg)
 		}
 		for _, heavy := range []string{"net/http", "text/template", "github.com/antlr4-go", "github.com/klauspost"} {

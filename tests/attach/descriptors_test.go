@@ -3,14 +3,12 @@
 package attach
 
 import (
-	"io"
 	"os"
 	"runtime"
 	"testing"
 	"time"
 
-	"btc/loader/object"
-	"btc/loader/run"
+	"btc/btrace"
 )
 
 // counts returns the number of open descriptors and goroutines of this process.
@@ -45,7 +43,7 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 	}
 	type job struct {
 		path string
-		opts run.Options
+		opts btrace.Options
 		ok   bool
 	}
 	var jobs []job
@@ -59,12 +57,7 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 	}
 	once := func() {
 		for _, j := range jobs {
-			o, err := object.Read(j.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			j.opts.Out, j.opts.Err, j.opts.Buffer = io.Discard, io.Discard, "full"
-			if _, err := run.Run(o, j.opts); (err == nil) != j.ok {
+			if err := runObject(t, j.path, j.opts); (err == nil) != j.ok {
 				t.Fatalf("%s: %v", j.path, err)
 			}
 		}
@@ -81,4 +74,26 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 		}
 	}
 	t.Errorf("%d descriptors after one round, %d after %d; %d goroutines, then %d", descriptors, have, max(*cycles/20, 3), goroutines, running)
+}
+
+// runObject runs an object until its script ends it.
+func runObject(t *testing.T, path string, opts btrace.Options) error {
+	t.Helper()
+	o, err := btrace.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := btrace.LoadReport(t.Context(), o, opts, &btrace.Report{Buffer: "full"})
+	if err != nil || opts.DryRun {
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	defer s.Close()
+	if err := s.Attach(t.Context()); err != nil {
+		return err
+	}
+	_, err = s.Wait()
+	return err
 }

@@ -31,6 +31,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"btc/tests/stripped"
 )
 
 // bench is one run of the benchmark.
@@ -170,13 +172,8 @@ func (b *bench) prepare() error {
 			}
 			continue
 		}
-		cmd := exec.Command(
-			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
-			"-o", filepath.Join(b.dir, p), "./cmd/"+p,
-		)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %v\n%s", p, err, out)
+		if err := stripped.Build(b.dir, "./cmd/"+p); err != nil {
+			return err
 		}
 	}
 	b.btc = btcTool{dir: b.dir}

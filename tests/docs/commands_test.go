@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"btc/tests/stripped"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated parts of the documents")
@@ -197,13 +199,7 @@ func withPrograms(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		cmd := exec.Command(
-			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
-			"-o", dir, "btc/cmd/btc", "btc/cmd/btrun",
-		)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		cmd.Stderr = os.Stderr
-		err = cmd.Run()
+		err = stripped.Build(dir, "./cmd/btc", "./cmd/btrun")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

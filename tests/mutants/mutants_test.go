@@ -210,7 +210,9 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		return true, false
 	}
 	stage = "load"
-	run.Run(o, run.Options{Out: io.Discard, Err: io.Discard, DryRun: true, MaxMemory: 64 << 20, Params: []string{"1", "text"}})
+	if s, err := run.Load(o, run.Options{DryRun: true, MaxMemory: 64 << 20, Params: []string{"1", "text"}}); err == nil {
+		s.Close()
+	}
 	return true, true
 }
 
@@ -249,7 +251,7 @@ func sinks(m *manifest.Manifest) []output.Sink {
 	for _, f := range output.Formats {
 		out := output.NewWriter("none", func(text []byte, _ bool) []byte { return text[:0] })
 		drop := func(string) {}
-		all = append(all, f.New(&output.Run{Manifest: m, Env: &env, Out: out, Message: drop, Tell: drop, Post: func(_ int, job func()) { job() },
+		all = append(all, f.New(&output.Run{Manifest: m, Env: &env, Out: out, Message: drop, MessageNow: drop, Post: func(_ int, job func()) { job() },
 			Frames: func(*manifest.Layout, uint64) []uint64 { return []uint64{1, 1 << 63} },
 			Object: "x", Host: "h", Losses: func() []output.Loss { return []output.Loss{{Cause: "map", N: 1}} }}))
 	}

@@ -316,8 +316,19 @@ func trace(t *testing.T, script, types string) (string, error) {
 
 func traced(t *testing.T, o *object.Object, types string) (string, error) {
 	t.Helper()
-	var text, messages bytes.Buffer
-	_, err := run.Run(o, run.Options{Out: &text, Err: &messages, Buffer: "full", Quiet: true, BTF: types})
+	var text bytes.Buffer
+	s, err := run.Load(o, run.Options{Out: &text, Buffer: "full", Quiet: true, BTF: types})
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	if err := s.Attach(); err != nil {
+		return text.String(), err
+	}
+	if err := s.Serve(); err != nil {
+		return text.String(), err
+	}
+	_, err = s.Finish()
 	return text.String(), err
 }
 

@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"btc/tests/stripped"
 )
 
 const root = "../.."
@@ -38,13 +40,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "btc-tools")
 	if err == nil {
 		bin = dir
-		cmd := exec.Command(
-			"go", "build", "-trimpath", "-gcflags", "github.com/ianlancetaylor/demangle=-l", "-ldflags", "-s -w",
-			"-o", dir, "btc/cmd/btc", "btc/cmd/btrun", "btc/tests/workload",
-		)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		cmd.Stderr = os.Stderr
-		err = cmd.Run()
+		err = stripped.Build(dir, "./cmd/btc", "./cmd/btrun", "./tests/workload")
 		// Without a compiler, what needs the program is skipped.
 		exec.Command("gcc", "-pthread", "-o", filepath.Join(dir, "thread"), root+"/tests/workload/thread/thread.c").
 			Run()

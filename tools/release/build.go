@@ -29,8 +29,22 @@ func (r *release) goCommand(env []string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
+// noInline returns the compiler's flags for the packages that are not inlined, as in the Makefile.
+func (r *release) noInline() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(r.root, "tools/noinline.txt"))
+	var flags []string
+	for _, pattern := range strings.Fields(string(text)) {
+		flags = append(flags, "-gcflags="+pattern+"=-l")
+	}
+	return flags, err
+}
+
 // buildAll builds the programs of each platform.
 func (r *release) buildAll() error {
+	flags, err := r.noInline()
+	if err != nil {
+		return err
+	}
 	for _, p := range platforms {
 		programs := []string{"btc", "btrun"}
 		if p.os != "linux" {
@@ -40,16 +54,13 @@ func (r *release) buildAll() error {
 			out := filepath.Join(r.work, name)
 			_, err := r.goCommand(
 				[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
-				"build",
-				"-trimpath",
-				"-buildvcs=false",
-				"-gcflags",
-				"github.com/ianlancetaylor/demangle=-l", // as the Makefile
-				"-ldflags",
-				"-s -w -buildid= -X main.version="+strings.TrimPrefix(r.version, "v"),
-				"-o",
-				out,
-				"./cmd/"+name,
+				append(
+					[]string{
+						"build", "-trimpath", "-buildvcs=false", "-o", out,
+						"-ldflags", "-s -w -buildid= -X main.version=" + strings.TrimPrefix(r.version, "v"),
+					},
+					append(flags, "./cmd/"+name)...,
+				)...,
 			)
 			if err != nil {
 				return err

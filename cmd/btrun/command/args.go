@@ -4,19 +4,16 @@ package command
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"btc/loader/metrics"
+	"btc/btrace"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/policy"
-	"btc/loader/render"
-	"btc/loader/run"
 )
 
 // arguments is the parsed command line.
@@ -24,7 +21,11 @@ type arguments struct {
 	options.Values
 	object   string
 	patterns []string // patterns of --list
-	run      run.Options
+	format   *output.Format
+	grants   permit.Grants  // --allow and --unsafe
+	policy   *policy.Policy // of this host; nil: none
+	run      btrace.Options
+	report   btrace.Report
 	input    *bufio.Reader // stream of the object "-"
 	rotate   int64         // maximum size of the -o file, in bytes; 0: unlimited
 }
@@ -62,16 +63,9 @@ func parseArgs(args []string) (*arguments, error) {
 			o.BTF = file
 		}
 	}
-	o.run = run.Options{
-		PIDs: o.PIDs, Cgroups: o.Cgroups, FollowForks: o.Follow,
-		Containers: o.Containers, Pods: o.Pods, Command: o.Command, BTF: o.BTF, Functions: o.Functions,
-		Buffer: o.Buffer, Format: &output.Text,
-		Quiet: o.Quiet, Verbose: o.Verbose,
-		NoWarnings: o.NoWarn, Getenv: os.Getenv, OwnProcess: true, DryRun: o.DryRun, DropPrivileges: true,
-		Params: operands, Named: map[string]string{}, MaxMemory: permit.DefaultMemory(),
-	}
+	o.format = output.Formats[0]
 	if o.Format != "" {
-		o.run.Format = output.Find(o.Format)
+		o.format = output.Find(o.Format)
 	}
 	if o.Remote {
 		if o.object != streamed || o.Output != "" {
@@ -79,21 +73,24 @@ func parseArgs(args []string) (*arguments, error) {
 				"--remote reads the object from standard input and writes to standard output: btrun --remote -",
 			)
 		}
-		o.run.Format = output.Find(output.Lossless)
+		o.format = output.Find(output.Lossless)
 	}
-	if o.Wait {
-		o.run.Wait = context.Background() // a signal still terminates the process: nothing has been started
-	}
-	o.run.Timeout, o.run.MaxEvents = o.Timeout, o.MaxEvents
-	o.run.Top, o.run.Order, o.run.Summary, o.run.Names = o.Top, o.Sort, o.Summary, o.Names
-	if o.Top > 0 && o.Sort == "" {
-		o.run.Order = render.Descending
-	}
-	o.run.Allow.All = o.Unsafe
+	o.grants.All = o.Unsafe
 	for _, name := range o.Allow {
-		if err := o.run.Allow.Allow(name); err != nil {
+		if err := o.grants.Allow(name); err != nil {
 			return o, err
 		}
+	}
+	o.run = btrace.Options{
+		Args: operands, Params: map[string]string{}, Getenv: os.Getenv, BTF: o.BTF, Functions: o.Functions,
+		PIDs: o.PIDs, FollowForks: o.Follow, Command: o.Command,
+		Cgroups: o.Cgroups, Containers: o.Containers, Pods: o.Pods, Wait: o.Wait,
+		Allow: o.Allow, Unsafe: o.Unsafe, Timeout: o.Timeout, MaxEvents: o.MaxEvents,
+		DryRun: o.DryRun, NoWarnings: o.NoWarn, Process: &btrace.Process{DropPrivileges: true},
+	}
+	o.report = btrace.Report{
+		Format: o.format.Name, Buffer: o.Buffer, Every: o.Every, Top: o.Top, Sort: o.Sort, Summary: o.Summary,
+		Names: o.Names, MaxSeries: o.MaxSeries, Quiet: o.Quiet, Verbose: o.Verbose, Raw: o.Raw,
 	}
 	if len(o.Modes) > 0 {
 		o.run.Mode = o.Modes[0]
@@ -108,24 +105,23 @@ func parseArgs(args []string) (*arguments, error) {
 			return o, fmt.Errorf("--budget: %w", err)
 		}
 	}
-	if o.run.Format.Metrics && o.run.Mode != "" {
-		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.run.Format.Name, o.run.Mode)
+	if o.format.Metrics && o.run.Mode != "" {
+		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.format.Name, o.run.Mode)
 	}
-	o.run.Every, o.run.MaxSeries, o.run.Object = o.Every, o.MaxSeries, metrics.ObjectName(o.object)
 	if o.Rotate != "" {
 		size, err := permit.ParseSize(o.Rotate)
 		if err != nil || size < minRotate || size > 1<<60 {
 			return o, fmt.Errorf("--rotate: %q is not a size of at least 64K, such as 100M", o.Rotate)
 		}
 		o.rotate = int64(size)
-		if o.run.Format.Document {
+		if o.format.Document {
 			return o, fmt.Errorf(
 				"--rotate needs a format of lines: -f %s replaces its file each time",
-				o.run.Format.Name,
+				o.format.Name,
 			)
 		}
 	}
-	if o.MaxSeries != 0 && !o.run.Format.Metrics {
+	if o.MaxSeries != 0 && !o.format.Metrics {
 		return o, fmt.Errorf("--max-series needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
 	}
 	o.scriptArgs(line.After)
@@ -134,18 +130,18 @@ func parseArgs(args []string) (*arguments, error) {
 
 // bound reads the policy of the host, and applies it to the options that are not part of a run.
 func (o *arguments) bound() (err error) {
-	if o.run.Policy, err = policy.Host(); err != nil {
+	if o.policy, err = policy.Host(); err != nil {
 		return err
 	}
 	for _, path := range []string{o.Output, o.Capture} {
-		if err := o.run.Policy.Output(path); err != nil {
+		if err := o.policy.Output(path); err != nil {
 			return err
 		}
 	}
 	if o.MaxMemory == "" {
 		return nil
 	}
-	return o.run.Policy.Memory(o.run.MaxMemory)
+	return o.policy.Memory(o.run.MaxMemory)
 }
 
 // scriptArgs parses the arguments after "--": --name=value and --name are for getopt, everything
@@ -154,13 +150,13 @@ func (o *arguments) scriptArgs(args []string) {
 	for _, a := range args {
 		name, isNamed := strings.CutPrefix(a, "--")
 		if !isNamed {
-			o.run.Params = append(o.run.Params, a)
+			o.run.Args = append(o.run.Args, a)
 			continue
 		}
 		name, value, given := strings.Cut(name, "=")
 		if !given {
 			value = "true"
 		}
-		o.run.Named[name] = value
+		o.run.Params[name] = value
 	}
 }

@@ -16,9 +16,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"btc/btrace"
 	"btc/internal/color"
 	"btc/internal/manifest"
 	"btc/loader/attach"
@@ -27,7 +26,6 @@ import (
 	"btc/loader/options"
 	"btc/loader/policy"
 	"btc/loader/report"
-	"btc/loader/run"
 )
 
 // Streams are the input and the outputs of a run.
@@ -74,7 +72,7 @@ func Run(args []string, s Streams) (exit int) {
 		fmt.Fprint(stderr, usage())
 		return 1
 	case strings.HasSuffix(o.object, ".bt"):
-		script := printable(o.object)
+		script := report.Printable(o.object)
 		fmt.Fprintf(
 			stderr,
 			"btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n",
@@ -92,7 +90,7 @@ func Run(args []string, s Streams) (exit int) {
 	if o.Remote {
 		remote := newRemoteOutput(stdout)
 		defer remote.close()
-		stdout = remote
+		stdout, s.Out = remote, remote
 	}
 	switch {
 	case o.Help:
@@ -100,16 +98,15 @@ func Run(args []string, s Streams) (exit int) {
 	case o.Inspect:
 		return inspect(o, shown(o, stdout), stderr)
 	}
-	o.run.Attached = s.Attached
-	if run.IsTerminal(s.Err) && !o.run.Quiet && !o.run.Format.JSON {
+	if format.IsTerminal(s.Err) && !o.Quiet && !o.format.JSON {
 		o.onTerminal(s.Err)
 	}
-	status, err := trace(o, stdout, stderr)
+	status, err := trace(o, s, stderr)
 	if o.Remote {
 		defer func() { writeEnd(stdout, exit, err) }()
 	}
-	if errors.Is(err, run.ErrNoProbes) {
-		if !o.run.Quiet && !o.Remote {
+	if errors.Is(err, btrace.ErrNoProbes) {
+		if !o.Quiet && !o.Remote {
 			fmt.Fprintln(stdout, err)
 		}
 		return 1
@@ -117,47 +114,35 @@ func Run(args []string, s Streams) (exit int) {
 	var placed *report.Error
 	switch {
 	case errors.As(err, &placed) && placed.Error() == err.Error() &&
-		color.Wanted(o.Color, run.IsTerminal(s.Err), os.Getenv):
-		fmt.Fprintln(s.Err, placed.Painted("error", printable))
+		color.Wanted(o.Color, format.IsTerminal(s.Err), os.Getenv):
+		fmt.Fprintln(s.Err, placed.Painted("error"))
 	case errors.As(err, &placed): // starts with the script's name
-		fmt.Fprintln(stderr, printable(err.Error()))
+		fmt.Fprintln(stderr, report.Printable(err.Error()))
 	case err != nil:
-		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+		fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
 	}
 	return status
 }
 
 // onTerminal makes a run print how to end it, and report slow steps.
 func (o *arguments) onTerminal(w io.Writer) {
+	r := &o.report
 	dim, plain := "\x1b[2m", "\x1b[0m"
-	if !color.Wanted(o.Color, true, os.Getenv) {
+	if r.Color = color.Wanted(o.Color, true, os.Getenv); !r.Color {
 		dim, plain = "", ""
 	}
-	if dim != "" {
-		o.run.PaintWarning = func(f *report.Error) { fmt.Fprintln(w, f.Painted("warning", printable)) }
-	}
-	o.run.Hint = func(text string) { fmt.Fprintln(w, dim+text+plain) }
+	r.Hint = func(text string) { fmt.Fprintln(w, dim+text+plain) }
 	if os.Getenv("TERM") != "dumb" {
-		o.run.Progress = func(text string) { fmt.Fprintf(w, "\r\x1b[K%s", text) }
+		r.Progress = func(text string) { fmt.Fprintf(w, "\r\x1b[K%s", text) }
 	}
 }
 
 // shown returns a writer for output that contains names from an object.
 func shown(o *arguments, w io.Writer) io.Writer {
-	if o.Raw || !run.IsTerminal(w) {
+	if o.Raw || !format.IsTerminal(w) {
 		return w
 	}
 	return format.Terminal(w)
-}
-
-// printable makes names from a hostile object safe to print on a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, text)
 }
 
 // list prints the attach points of this host that match the patterns.
@@ -167,7 +152,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
-	if err := o.run.Policy.Apply(&policy.Limits{Allow: &o.run.Allow, Files: []string{o.run.Functions}}); err != nil {
+	if err := o.policy.Apply(&policy.Limits{Allow: &o.grants, Files: []string{o.Functions}}); err != nil {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
@@ -178,59 +163,56 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		points, err := attach.List(
 			h,
 			strings.TrimSpace(pattern),
-			attach.Options{PIDs: o.run.PIDs, Functions: o.run.Functions},
+			attach.Options{PIDs: o.PIDs, Functions: o.Functions},
 		)
 		if err != nil {
-			fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+			fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
 			return 1
 		}
 		for _, p := range points {
-			if !o.run.Policy.Listed(p) {
+			if !o.policy.Listed(p) {
 				hidden++
 				continue
 			}
-			fmt.Fprintln(out, printable(p))
-			if !o.run.Verbose {
+			fmt.Fprintln(out, report.Printable(p))
+			if !o.Verbose {
 				continue
 			}
 			for _, arg := range attach.Arguments(h, p) {
-				fmt.Fprintln(out, "    "+printable(arg))
+				fmt.Fprintln(out, "    "+report.Printable(arg))
 			}
 		}
 	}
-	if hidden > 0 && !o.run.NoWarnings {
+	if hidden > 0 && !o.NoWarn {
 		out.Flush()
 		fmt.Fprintf(
 			stderr,
 			"btrun: %d attach points are not listed: %s does not permit them\n",
 			hidden,
-			o.run.Policy.ProbesAt(),
+			o.policy.ProbesAt(),
 		)
 	}
 	return 0
 }
 
-func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
-	obj, err := o.readObject()
+// trace runs the object; stderr is for messages about the -o file.
+func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
+	obj, err := o.openObject()
 	if err != nil {
 		return 1, err
 	}
-	o.run.Out, o.run.Err = stdout, stderr // must be a format.Terminal if the output is one
-	if o.run.Format.JSON && !o.Raw && run.IsTerminal(stdout) {
-		o.run.Out = format.TerminalJSON(stdout)
-	}
+	r := &o.report
+	r.Out, r.Err = s.Out, s.Err
 	if o.Output == "" {
-		o.run.Escape = !o.Raw && run.IsTerminal(stdout)
-		o.run.Live = o.Top > 0 && o.Every > 0 && !o.run.Format.JSON && run.IsTerminal(stdout) &&
-			os.Getenv("TERM") != "dumb"
-		return runObject(o, obj, func() {})
+		r.Live = o.Top > 0 && os.Getenv("TERM") != "dumb"
+		return runObject(o, obj, func() {}, s.Attached)
 	}
 	out, err := openOutput(o, stderr)
 	if err != nil {
 		return 1, err
 	}
-	o.run.Out = out
-	status, err = runObject(o, obj, func() { out.end(false) })
+	r.Out = out
+	status, err = runObject(o, obj, func() { out.end(false) }, s.Attached)
 	if e := out.end(err == nil); err == nil && e != nil {
 		status, err = 1, e
 	}
@@ -240,11 +222,11 @@ func trace(o *arguments, stdout, stderr io.Writer) (status int, err error) {
 // openOutput opens the -o file in the way that suits the run.
 func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 	switch {
-	case o.run.Format.Document && isReplaced(o.Output):
-		o.run.MakesFiles = true
+	case o.format.Document && isReplaced(o.Output):
+		o.run.Process.CreatesFiles = true
 		return createDocument(o.Output)
-	case o.rotate != 0 || o.run.Every != 0 && isReplaced(o.Output) && !o.run.Format.Document:
-		o.run.MakesFiles = o.rotate != 0
+	case o.rotate != 0 || o.Every != 0 && isReplaced(o.Output) && !o.format.Document:
+		o.run.Process.CreatesFiles = o.rotate != 0
 		keep := o.Keep
 		if keep == 0 {
 			keep = defaultKeep

@@ -11,13 +11,14 @@ import (
 
 	"btc/loader/permit"
 	"btc/loader/policy"
+	"btc/loader/report"
 )
 
 // inspect lists what an object may do, without loading anything.
 func inspect(o *arguments, stdout, stderr io.Writer) int {
 	obj, err := o.readObject()
 	if err != nil {
-		fmt.Fprintf(stderr, "btrun: %s\n", printable(err.Error()))
+		fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
 		return 1
 	}
 	cpus, err := ebpf.PossibleCPU()
@@ -26,16 +27,16 @@ func inspect(o *arguments, stdout, stderr io.Writer) int {
 		return 1
 	}
 	d := permit.Describe(obj, cpus)
-	if o.run.Policy != nil {
+	if o.policy != nil {
 		d.Policy = policy.Path
-		d.Refuses, d.Limits = o.run.Policy.Describe(obj, uint64(d.MapBytes))
+		d.Refuses, d.Limits = o.policy.Describe(obj, uint64(d.MapBytes))
 	}
-	if o.run.Format.JSON {
+	if o.format.JSON {
 		stdout.Write(d.JSON())
 		return 0
 	}
 	var text strings.Builder
 	d.Print(&text)
-	fmt.Fprint(stdout, printable(text.String()))
+	fmt.Fprint(stdout, report.Printable(text.String()))
 	return 0
 }

@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -11,8 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/object"
-	"btc/loader/run"
+	"btc/btrace"
 )
 
 // impatience is the time after the first signal from which another one ends the run at once.
@@ -28,9 +28,9 @@ type guard struct {
 	over                chan struct{} // closed once everything is detached
 
 	mu      sync.Mutex
-	session *run.Session  // nil until loaded
-	ended   bool          // ended before it was loaded
-	wait    chan struct{} // closed to end the wait for a container
+	session *btrace.Session // nil until loaded
+	ended   bool            // ended before it was loaded
+	wait    chan struct{}   // closed to end the wait for a container
 }
 
 // newGuard catches signals before the run is loaded. SIGINT, SIGTERM and SIGHUP end the process as without a handler,
@@ -78,7 +78,7 @@ func (g *guard) beforeRun(discard func()) {
 // loaded makes the first SIGINT, SIGTERM or SIGHUP end the run in an orderly way, and a later one
 // end it at once. SIGUSR1 runs the self probes, or prints the maps if the script has none, but not
 // before attached is closed.
-func (g *guard) loaded(s *run.Session, attached <-chan struct{}) {
+func (g *guard) loaded(s *btrace.Session, attached <-chan struct{}) {
 	close(g.begun)
 	<-g.early
 	// With this, writing to a closed pipe returns an error instead of killing the process. Ignoring
@@ -143,13 +143,12 @@ func (w waiting) Err() error {
 	}
 }
 
-// controlled is the part of a *run.Session that signals control.
+// controlled is the part of a *btrace.Session that signals control.
 type controlled interface {
-	HasSelf() bool
-	RunSelf()
-	Snapshot()
+	RunSelf() bool
+	PrintMaps()
 	Stop()
-	Abandon()
+	RestoreTerminal()
 }
 
 // handleSignals acts on signals until their channel is closed. SIGUSR1 does nothing once over is
@@ -157,9 +156,10 @@ type controlled interface {
 func handleSignals(s controlled, signals <-chan os.Signal, attached, over <-chan struct{}) {
 	var stopped time.Time // zero: no signal to end yet
 	held := false         // SIGUSR1 came before everything was attached
-	user := s.Snapshot
-	if s.HasSelf() {
-		user = s.RunSelf
+	user := func() {
+		if !s.RunSelf() {
+			s.PrintMaps()
+		}
 	}
 	ready := func() {
 		if attached = nil; held {
@@ -189,40 +189,51 @@ func handleSignals(s controlled, signals <-chan os.Signal, attached, over <-chan
 				stopped = time.Now()
 				s.Stop()
 			case time.Since(stopped) >= impatience:
-				s.Abandon()
+				s.RestoreTerminal()
 				os.Exit(128 + int(sig.(unix.Signal)))
 			}
 		}
 	}
 }
 
+// brokenPipe is the exit status if the output is no longer read: that of a process killed by
+// SIGPIPE, as a shell reports it.
+const brokenPipe = 128 + int(unix.SIGPIPE)
+
 // runObject runs an object until a signal or the run itself ends it. discard removes new output
-// files if a signal comes before the run has begun.
-func runObject(o *arguments, obj *object.Object, discard func()) (status int, err error) {
+// files if a signal comes before the run has begun; told, which may be nil, is called when all probes are attached.
+func runObject(o *arguments, object *btrace.Object, discard, told func()) (status int, err error) {
 	manager := newNotifier()
 	defer manager.close()
-	attached, told := make(chan struct{}), o.run.Attached
-	o.run.Attached = func() {
+	g := newGuard(discard)
+	defer g.release() // after everything is detached
+	if o.Remote {
+		go o.watchInput(maxSilence, g.end, g.abandon)
+	}
+	s, err := btrace.LoadReport(waiting{context.Background(), g.wait}, object, o.run, &o.report)
+	if err != nil {
+		return 1, err
+	}
+	defer manager.send("STOPPING=1")
+	attached := make(chan struct{})
+	g.loaded(s, attached)
+	defer s.Close()
+	if o.DryRun {
+		return 0, nil
+	}
+	if err := s.Attach(context.Background()); err != nil {
+		return 1, err
+	}
+	if o.run.Mode == "" {
 		close(attached)
 		manager.send("READY=1")
 		if told != nil {
 			told()
 		}
 	}
-	g := newGuard(discard)
-	defer g.release() // after everything is detached
-	if o.run.Wait != nil {
-		o.run.Wait = waiting{o.run.Wait, g.wait}
+	status, err = s.Wait()
+	if errors.Is(err, unix.EPIPE) { // the reader of the output, such as head(1), has read enough
+		return brokenPipe, nil
 	}
-	if o.Remote {
-		go o.watchInput(maxSilence, g.end, g.abandon)
-	}
-	s, err := run.Load(obj, o.run)
-	if err != nil {
-		return 1, err
-	}
-	defer manager.send("STOPPING=1")
-	g.loaded(s, attached)
-	defer s.Close()
-	return s.Run()
+	return status, err
 }

@@ -16,11 +16,15 @@ type session struct {
 	calls []string
 }
 
-func (s *session) HasSelf() bool { return s.self }
-func (s *session) RunSelf()      { s.calls = append(s.calls, "self") }
-func (s *session) Snapshot()     { s.calls = append(s.calls, "snapshot") }
-func (s *session) Stop()         { s.calls = append(s.calls, "stop") }
-func (s *session) Abandon()      { s.calls = append(s.calls, "abandon") }
+func (s *session) RunSelf() bool {
+	if s.self {
+		s.calls = append(s.calls, "self")
+	}
+	return s.self
+}
+func (s *session) PrintMaps()       { s.calls = append(s.calls, "snapshot") }
+func (s *session) Stop()            { s.calls = append(s.calls, "stop") }
+func (s *session) RestoreTerminal() { s.calls = append(s.calls, "restore") }
 
 // TestHandleSignals: SIGUSR1 waits for the attachment, and is not lost if a signal to end follows at
 // once. A copy of that signal does nothing.

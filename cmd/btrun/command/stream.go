@@ -8,19 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"btc/btrace"
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/loader/format"
-	"btc/loader/metrics"
 	"btc/loader/object"
-	"btc/loader/run"
 )
 
 // streamed is the operand that means an object on standard input.
@@ -49,7 +46,7 @@ func (o *arguments) takeInput(s Streams) error {
 		}
 		os.Stdin = null
 	}
-	if run.IsTerminal(in) {
+	if format.IsTerminal(in) {
 		return errors.New(
 			"standard input is a terminal: send an object and its manifest, as in cat x.o x.json | btrun -",
 		)
@@ -61,16 +58,24 @@ func (o *arguments) takeInput(s Streams) error {
 	return nil
 }
 
-// readObject reads the object of the command line.
+// openObject opens the object of the command line, to run it.
+func (o *arguments) openObject() (*btrace.Object, error) {
+	if o.object != streamed {
+		return btrace.Open(o.object)
+	}
+	return btrace.Read(o.input)
+}
+
+// readObject reads the object of the command line, to describe it.
 func (o *arguments) readObject() (*object.Object, error) {
 	if o.object != streamed {
 		return object.Read(o.object)
 	}
-	obj, err := object.ReadStream(o.input)
-	if err == nil {
-		o.run.Object = metrics.ObjectName(strings.TrimSuffix(filepath.Base(obj.Manifest.Script.File), ".bt"))
+	files, err := object.ReadStream(o.input)
+	if err != nil {
+		return nil, err
 	}
-	return obj, err
+	return files.Parse()
 }
 
 // readManifest reads the manifest of the object, and from a stream the object, too.

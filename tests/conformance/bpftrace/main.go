@@ -23,7 +23,6 @@ import (
 
 	"btc/frontend/diag"
 	"btc/internal/manifest"
-	"btc/loader/run"
 )
 
 // call is a parsed command line.
@@ -109,10 +108,6 @@ func unknown(option string) {
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if run.IsChild(os.Args) {
-		fmt.Fprintln(os.Stderr, "ERROR:", run.BecomeChild(os.Args))
-		os.Exit(127)
-	}
 	c := &call{}
 	c.parse(os.Args[1:])
 	self, err := os.Executable()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package report
 
 import "testing"
 
 func TestPrintable(t *testing.T) {
 	const text = "bad name \x1b[2J\x84 in\n\tx.o: ü"
-	if have, want := printable(text), "bad name \uFFFD[2J\uFFFD in\n\tx.o: ü"; have != want {
+	if have, want := Printable(text), "bad name \uFFFD[2J\uFFFD in\n\tx.o: ü"; have != want {
 		t.Errorf("have %q, want %q", have, want)
 	}
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package btrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"btc/loader/format"
+	"btc/loader/metrics"
+	"btc/loader/object"
+	"btc/loader/output"
+	"btc/loader/render"
+	"btc/loader/report"
+	"btc/loader/run"
+)
+
+// Report makes a session print what btrun prints (see LoadReport): the script's output as it arrives, and its maps at
+// the end. The zero value discards it.
+type Report struct {
+	// Out receives the script's output and its maps, Err everything else: messages, warnings and
+	// run-time errors. nil discards it. Each is used by one goroutine at a time, but they may be by two at
+	// once. If one is a terminal (an *os.File), control characters in strings are escaped.
+	//
+	// If Out has a method Replace() error, and the format replaces documents (prometheus,
+	// openmetrics, otlp), it is called after each document: what was written since the last call
+	// replaces the previous document.
+	Out, Err io.Writer
+	// Format is text (the default), json, json2, prometheus, openmetrics or otlp.
+	Format string
+	// Buffer is when output is written: line (the default) whenever no event is waiting, full when 64
+	// KiB have been collected, none after each piece.
+	Buffer string
+	// Every is the interval at which all maps are printed during the session; 0: only at the end.
+	Every time.Duration
+
+	// Top prints only this many elements of each map, those with the largest values; 0: all. Sort
+	// is the order of the elements: ascending or descending by value, or key; "": ascending, or descending
+	// with Top. Summary prints a line of quantiles below each histogram.
+	Top     int
+	Sort    string
+	Summary bool
+
+	// Names shows a container's name with the ID of a cgroup in keys.
+	Names bool
+
+	// Object is the object's name in metrics; "": that of its file without .o. MaxSeries is the maximum number of
+	// series per metric; 0: 10000.
+	Object    string
+	MaxSeries int
+
+	// Quiet does not print the number of attached probes. Verbose prints the kernel's verifier log
+	// of each program.
+	Quiet, Verbose bool
+	// Raw does not escape control characters on a terminal.
+	Raw bool
+	// Color prints warnings in color, with the control sequences of a terminal.
+	Color bool
+	// Live, on a terminal and with Every, redraws the maps in place below the output instead of printing them
+	// again. A program that exits without Close calls RestoreTerminal first.
+	Live bool
+
+	// Hint is called when everything is attached, with a line on how to end the session for a
+	// user who sends SIGINT with Ctrl-C. Progress is called repeatedly during earlier steps that
+	// take longer than a second, and with "" at the end. Both may be nil.
+	Hint, Progress func(text string)
+}
+
+// sendTo makes a run of an object print the report.
+func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
+	ro.Format = output.Formats[0]
+	if r.Format != "" {
+		ro.Format = output.Find(r.Format)
+	}
+	ro.Buffer = r.Buffer
+	if r.Buffer == "" {
+		ro.Buffer = output.Buffers[0]
+	}
+	ro.Order = r.Sort
+	if r.Sort == "" && r.Top > 0 {
+		ro.Order = render.Descending
+	}
+	switch {
+	case ro.Format == nil:
+		return fmt.Errorf("unknown output format %q: expected %s", r.Format, list(output.Names()))
+	case !slices.Contains(output.Buffers, ro.Buffer):
+		return fmt.Errorf("unknown buffer mode %q: expected %s", r.Buffer, list(output.Buffers))
+	case ro.Order != "" && !slices.Contains(render.Orders, ro.Order):
+		return fmt.Errorf("unknown order %q: expected %s", r.Sort, list(render.Orders))
+	case r.Every < 0 || r.Top < 0 || r.MaxSeries < 0:
+		return errors.New("a report with a negative Every, Top or MaxSeries")
+	case ro.Format.Metrics && ro.Mode != "":
+		return fmt.Errorf("the format %s writes metrics, and the mode %s has none", r.Format, ro.Mode)
+	}
+	ro.Every, ro.Top, ro.Summary, ro.Names, ro.MaxSeries = r.Every, r.Top, r.Summary, r.Names, r.MaxSeries
+	ro.Quiet, ro.Verbose, ro.Hint, ro.Progress = r.Quiet, r.Verbose, r.Hint, r.Progress
+	if ro.Object = r.Object; ro.Object == "" {
+		ro.Object = objectName(x)
+	}
+	ro.Out, ro.Err = r.Out, r.Err
+	onTerminal := format.IsTerminal(r.Out)
+	ro.Live = r.Live && r.Every > 0 && !ro.Format.JSON && onTerminal
+	if onTerminal && !r.Raw {
+		ro.Escape = true
+		if ro.Format.JSON {
+			ro.Out = format.TerminalJSON(r.Out)
+		}
+	}
+	if r.Color && r.Err != nil {
+		ro.PaintWarning = func(f *report.Error) { fmt.Fprintln(r.Err, f.Painted("warning")) }
+	}
+	if !r.Raw && format.IsTerminal(r.Err) {
+		ro.Err = format.Terminal(r.Err)
+	}
+	return nil
+}
+
+// list lists words in a sentence.
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// objectName is the name of an object in metrics: that of its file, or of its script if it has none.
+func objectName(x *object.Object) string {
+	if x.Path == object.StreamName {
+		return metrics.ObjectName(strings.TrimSuffix(filepath.Base(x.Manifest.Script.File), ".bt"))
+	}
+	return metrics.ObjectName(x.Path)
+}
