@@ -3,6 +3,7 @@
 package binary
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -77,16 +78,16 @@ func stored(r io.ReaderAt, size int64, member string) (off, length int64, err er
 		if half(entry[10:]) != 0 {
 			return 0, 0, fmt.Errorf("%s is compressed: code in it cannot be mapped and probed", member)
 		}
-		bytes, at := fields64(entry, entry[entrySize+names:][:extras])
+		n, at := fields64(entry, entry[entrySize+names:][:extras])
 		head := make([]byte, memberSize)
 		if at > uint64(size) || readFull(r, head, base+int64(at)) != nil || string(head[:4]) != memberSignature {
 			return 0, 0, fmt.Errorf("the archive is damaged at %s", member)
 		}
 		off := base + int64(at) + memberSize + int64(half(head[26:])) + int64(half(head[28:]))
-		if off > size || bytes > uint64(size-off) {
+		if off > size || n > uint64(size-off) {
 			return 0, 0, fmt.Errorf("the archive is damaged at %s", member)
 		}
-		return off, int64(bytes), nil
+		return off, int64(n), nil
 	}
 	return 0, 0, fmt.Errorf("the archive has no member %s", member)
 }
@@ -150,7 +151,8 @@ func directory(r io.ReaderAt, size int64) (entries []byte, base int64, err error
 	if err := readFull(r, entries, int64(at)); err != nil {
 		return nil, 0, err
 	}
-	if base = end - int64(length) - int64(at); base == 0 || strings.HasPrefix(string(entries[:min(4, length)]), entrySignature) {
+	base = end - int64(length) - int64(at)
+	if base == 0 || bytes.HasPrefix(entries, []byte(entrySignature)) {
 		return entries, 0, nil
 	}
 	return entries, base, readFull(r, entries, base+int64(at))
