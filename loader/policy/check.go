@@ -401,9 +401,14 @@ func (p *Policy) mayMatch(x *manifest.Program) bool {
 		m.Path = real
 	} else if a.Target == "" {
 		return slices.ContainsFunc(p.probes, func(y pattern) bool {
+			if y.kind != x.Kind {
+				return false
+			}
+			if y.parts != nil { // only the host knows the module
+				y.parts = y.parts[len(y.parts)-1:]
+			}
 			s := siteOf(x, &m)
-			y.parts = y.parts[len(y.parts)-1:] // only the host knows the module
-			return y.kind == x.Kind && y.covers(&s)
+			return y.covers(&s)
 		})
 	}
 	s := siteOf(x, &m)

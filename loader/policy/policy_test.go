@@ -161,6 +161,9 @@ func TestSites(t *testing.T) {
 			t.Fatal(err)
 		}
 		prog, m := at(c.kind, c.a, c.m)
+		if may := p.mayMatch(prog); c.want && !may && probe.Lookup(c.kind).Space != probe.UserSpace {
+			t.Errorf("%s: %s %+v cannot match", c.probes, c.kind, c.m)
+		}
 		e := &attach.Expansion{Plans: []resolve.Plan{{Prog: prog, Matches: []resolve.Match{m}}}}
 		err = nil
 		if p.verdict(prog) == refused {
