@@ -172,6 +172,54 @@ func debian(t *testing.T, suite string) string {
 	return dir
 }
 
+// TestForeign runs the programs of other architectures by QEMU's user emulation: the same script gives the same object.
+func TestForeign(t *testing.T) {
+	one(t, "SHA256SUMS") // skips without a release
+	var objects [][]byte
+	for arch, name := range map[string]string{"amd64": "", "arm64": "qemu-aarch64-static", "riscv64": "qemu-riscv64-static"} {
+		archives, err := filepath.Glob(filepath.Join(*dist, "btc-*-linux-"+arch+".tar.gz"))
+		if err != nil || len(archives) != 1 {
+			t.Logf("the release has nothing for %s", arch)
+			continue
+		}
+		var emulator []string
+		if arch != runtime.GOARCH {
+			if _, err := exec.LookPath(name); err != nil || name == "" {
+				t.Logf("there is no emulator for %s", arch)
+				continue
+			}
+			emulator = []string{name}
+		}
+		dir := t.TempDir()
+		run(t, "tar", "-C", dir, "--strip-components=1", "-xzf", archives[0])
+		program := func(args ...string) string {
+			args = append(slices.Clone(emulator), args...)
+			return run(t, args[0], args[1:]...)
+		}
+		if out := program(dir+"/btrun", "--version"); !strings.HasPrefix(out, "btrun ") {
+			t.Errorf("%s: btrun --version: %s", arch, out)
+		}
+		object := filepath.Join(dir, "x.o")
+		program(dir+"/btc", "compile", "-e", "begin { @ = hist(1); exit(); }", "-o", object)
+		if out := program(dir+"/btrun", "--inspect", object); !strings.Contains(out, "it only observes") {
+			t.Errorf("%s: btrun --inspect: %s", arch, out)
+		}
+		data, err := os.ReadFile(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, data)
+	}
+	if len(objects) < 2 {
+		t.Skip("skipped: nothing of another architecture can be run (make release, qemu-user-static)")
+	}
+	for _, o := range objects[1:] {
+		if !bytes.Equal(o, objects[0]) {
+			t.Error("the objects differ")
+		}
+	}
+}
+
 // TestRPMPackage installs the package in an empty directory and runs its programs.
 func TestRPMPackage(t *testing.T) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "riscv64": "riscv64"}[runtime.GOARCH]
