@@ -21,24 +21,40 @@ import (
 	"time"
 )
 
-// gadget runs an object compiled for Inspektor Gadget with ig and the image that btc export writes. If
-// btc refuses to write one, it returns "refused".
+// gadget runs an object compiled for Inspektor Gadget with ig. If btc refuses to write an image, it
+// returns "refused".
 func gadget(t *testing.T, b built, name string) string {
-	object := b.path("gadget-" + name + ".o")
-	b.compile(t, name, object, "--for", "gadget")
-	image := b.path("gadget-" + name + ".tar")
-	cmd := exec.Command(b.path("btc"), "export", "gadget", object, "-o", image, "-t", "btc-"+name)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if !strings.Contains(string(out), "can be shown by Inspektor Gadget") {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	image, ok := b.compileGadget(t, name)
+	if !ok {
 		return "refused"
 	}
 	var options []string
 	if strings.HasSuffix(name, "hist") { // displayed differently
 		options = []string{"--annotate", scriptMap(name) + ":metrics.print=false"}
 	}
-	rows := runGadget(t, b, image, "btc-"+name, b.workload(name), options...)
+	return gadgetFound(name, runGadget(t, b, image, "btc-"+name, b.workload(name), options...))
+}
+
+// compileGadget compiles a case for Inspektor Gadget, and returns the image that btc export writes next to the
+// object. ok is false for a script that btc refuses.
+func (b built) compileGadget(t *testing.T, name string) (image string, ok bool) {
+	t.Helper()
+	object := b.path("gadget-" + name + ".o")
+	b.compile(t, name, object, "--for", "gadget")
+	image = b.path("gadget-" + name + ".tar")
+	cmd := exec.Command(b.path("btc"), "export", "gadget", object, "-o", image, "-t", "btc-"+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if !strings.Contains(string(out), "can be shown by Inspektor Gadget") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		os.Remove(object)
+		return "", false
+	}
+	return image, true
+}
+
+// gadgetFound returns the contents of rows of ig in the form of the cases.
+func gadgetFound(name string, rows []map[string]any) string {
 	events := 0
 	totals := map[string]map[string]float64{} // summed over the intervals, by map and key
 	for _, row := range rows {
@@ -185,14 +201,22 @@ exec "$program" -v run "$name" --verify-image=false --pull never -o json "$@"`
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("ig: %v\n%s", err, log.String())
 	}
-	var rows []map[string]any
-	d := json.NewDecoder(&out)
+	rows, err := decodeRows(&out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	return rows
+}
+
+// decodeRows reads the rows that ig prints: one, or a list, at a time.
+func decodeRows(r io.Reader) (rows []map[string]any, err error) {
+	d := json.NewDecoder(r)
 	for {
 		var v any
 		if err := d.Decode(&v); err == io.EOF {
-			return rows
+			return rows, nil
 		} else if err != nil {
-			t.Fatalf("%v\n%s", err, log.String())
+			return nil, err
 		}
 		switch v := v.(type) {
 		case map[string]any:

@@ -66,6 +66,17 @@ var inGuest = []guestLoader{
 		command: `exporter "$@"`, read: exporterFound,
 		refused: exporterRefused,
 	},
+	{
+		name: "gadget", needs: []string{"/ig"}, object: "gadget-", command: `gadget "$@"`,
+		read: func(t *testing.T, b built, name, out string) string {
+			rows, err := decodeRows(strings.NewReader(out))
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			return gadgetFound(name, rows)
+		},
+		refused: gadgetRefused(true),
+	},
 }
 
 func libbpfInGuest(release string) guestLoader {
@@ -83,7 +94,7 @@ func bpftoolInGuest(release string) guestLoader {
 	if autoattach[release] != "" {
 		l.refused = map[string]string{"usdt": refused + "does not support autoattach", "printf": "", "print-long": ""}
 		// Before 5.15, the kernel has no links for perf events, which bpftool would pin.
-		l.before515 = "failed to pin link"
+		l.before515 = "failed to pin all programs"
 	}
 	return l
 }
@@ -97,6 +108,7 @@ const refused = "refused: "
 //	run RELEASE PROGRAM ...           runs a program with the libraries of a release
 //	attach RELEASE [autoattach] OBJECT WORKLOAD   loads an object with bpftool and prints its maps
 //	exporter OBJECT WORKLOAD          loads an object with ebpf_exporter and prints its page
+//	gadget OBJECT WORKLOAD            runs the image next to an object with ig and prints its rows
 //	brief                             shortens the output of loaders, because the serial line of a guest is slow
 const guestScript = `mkdir -p "${dir%/*}"; ln -s /objects "$dir"
 run() { r=$1; shift; "/$r/lib/ld.so" --library-path "/$r/lib" "$@"; }
@@ -124,6 +136,21 @@ exporter() {
 	busybox wget -q -O - http://127.0.0.1:9435/metrics | grep -E '^(# TYPE )?ebpf_exporter_'
 	kill $p; wait $p; true
 }
+gadget() {
+	image=${1%.o} name=btc-${1##*/gadget-}; name=${name%.o}; shift; mkdir -p /var/lib/ig
+	export HOST_ROOT=/
+	drawn=; case $name in *hist) drawn="--annotate h:metrics.print=false";; esac # otherwise
+	/ig image import "$image.tar" >&2 || return 1
+	/ig -v run "$name" --verify-image=false --pull never -o json --host $drawn >/tmp/rows 2>/tmp/ig & p=$!
+	n=0
+	until grep -q 'ttaching \|starting ebpfInstance' /tmp/ig; do
+		n=$((n + 1)); [ $n -lt 600 ] && kill -0 $p || { cat /tmp/ig >&2; return 1; }; sleep 0.2
+	done
+	sleep 10 # loading and attaching
+	"$@" >&2
+	sleep 3; kill -INT $p; wait $p || { cat /tmp/ig >&2; return 1; }
+	cat /tmp/rows
+}
 brief() {
 	awk '$1 == "event" { n[$2]++; next } $1 == "map" && $2 ~ /[.]|^scratch/ { next } { print } END { for (r in n) print "events", r, n[r] }'
 }
@@ -137,6 +164,8 @@ type guestTool struct {
 	needs   []string
 	command string
 	check   func(t *testing.T, b built, out string)
+	// before513 is why the kernel refuses the object before Linux 5.13.
+	before513 string
 }
 
 // guestTools returns the tools of each release, and veristat.
@@ -145,33 +174,35 @@ func guestTools() []guestTool {
 	for _, c := range cases {
 		objects += " $dir/" + c.name + ".o"
 	}
-	all := []guestTool{{"veristat", []string{"/veristat", "/sid"},
-		"run sid /veristat " + strings.Join(veristatOptions, " ") + objects, checkVeristat}}
+	work := " $dir/" + workload
+	all := []guestTool{{
+		name: "veristat", needs: []string{"/veristat", "/sid"}, check: checkVeristat,
+		command: "run sid /veristat " + strings.Join(veristatOptions, " ") + objects,
+	}}
 	for _, r := range []string{"bookworm", "sid"} {
-		all = append(
-			all,
-			guestTool{
-				"skeleton-" + r,
-				[]string{"skeleton-" + r, "/" + r},
-				"run " + r + " $dir/skeleton-" + r + " $dir/" + workload,
-				func(t *testing.T, b built, out string) {
-					if d := cmp.Diff(skeletonOutput, out); d != "" {
-						t.Errorf("(-want +got):\n%s", d)
-					}
-				},
+		run, gen := "run "+r, "run "+r+" /"+r+"/bpftool gen"
+		all = append(all, guestTool{
+			name: "skeleton-" + r, needs: []string{"skeleton-" + r, "/" + r}, command: run + " $dir/skeleton-" + r + work,
+			check: func(t *testing.T, b built, out string) {
+				if d := cmp.Diff(skeletonOutput, out); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
 			},
-			guestTool{"gen-object-" + r, []string{"/" + r, "whole.o"}, "run " + r + " /" + r +
-				"/bpftool gen object /tmp/whole.o $dir/linked-a.o $dir/linked-b.o >&2 && $dir/agent /tmp/whole.o $dir/" + workload +
-				``, checkLinked},
-			guestTool{"min_core_btf-" + r, []string{"/" + r, "libbpfagent"}, "run " + r + " /" + r +
-				"/bpftool gen min_core_btf /sys/kernel/btf/vmlinux /tmp/small.btf $dir/arguments.o $dir/results.o >&2 && " +
-				"TYPES=/tmp/small.btf run " + r + " $dir/libbpfagent $dir/arguments.o $dir/" + workload,
-				func(t *testing.T, b built, out string) {
-					if have := found(t, b.path("arguments.o"), out); !strings.HasSuffix(have, "= {count: 12}") {
-						t.Errorf("got %s", have)
-					}
-				}},
-		)
+		}, guestTool{
+			name: "gen-object-" + r, needs: []string{"/" + r, "whole.o"}, check: checkLinked,
+			command: gen + " object /tmp/whole.o $dir/linked-a.o $dir/linked-b.o >&2 && $dir/agent /tmp/whole.o" + work,
+			// One of the scripts has a loop that may call bpf_loop.
+			before513: "number of funcs in func_info doesn't match number of subprogs",
+		}, guestTool{
+			name: "min_core_btf-" + r, needs: []string{"/" + r, "libbpfagent"},
+			command: gen + " min_core_btf /sys/kernel/btf/vmlinux /tmp/small.btf $dir/arguments.o $dir/results.o >&2 && " +
+				"TYPES=/tmp/small.btf " + run + " $dir/libbpfagent $dir/arguments.o" + work,
+			check: func(t *testing.T, b built, out string) {
+				if have := found(t, b.path("arguments.o"), out); !strings.HasSuffix(have, "= {count: 12}") {
+					t.Errorf("got %s", have)
+				}
+			},
+		})
 	}
 	return all
 }
@@ -277,6 +308,10 @@ echo '%s'; cat /tmp/messages >&2
 			switch {
 			case !ran:
 				t.Skip("skipped: not available in the guest")
+			case tool.before513 != "" && oldKernel.MatchString(name):
+				if !strings.Contains(out, refused) || !strings.Contains(out, tool.before513) {
+					t.Errorf("want a refusal with %q, found\n%s", tool.before513, out)
+				}
 			case strings.Contains(out, refused):
 				t.Error(out)
 			default:
@@ -299,7 +334,7 @@ func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, go
 	if c.name == "usdt" && !b.probes {
 		t.Skip("skipped: no C compiler for a program with static probes")
 	}
-	if l.before515 != "" && kernelBefore515.MatchString(kernel) {
+	if l.before515 != "" && oldKernel.MatchString(kernel) {
 		want = refused + l.before515
 	}
 	if reason, ok := strings.CutPrefix(want, refused); ok {
@@ -316,7 +351,8 @@ func (l *guestLoader) compare(t *testing.T, b built, c testCase, out, kernel, go
 	}
 }
 
-var kernelBefore515 = regexp.MustCompile(`^5\.10`)
+// oldKernel matches kernels before 5.13.
+var oldKernel = regexp.MustCompile(`^5\.10`)
 
 // inPuts reports whether a guest has the given files of b.dir, or outside of it if they begin with a slash.
 func inPuts(b built, puts []vm.Put, files []string) bool {
@@ -336,6 +372,7 @@ func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	objects := b.compileLinked(t)
 	for _, c := range cases {
 		b.compileExporter(t, c.name)
+		b.compileGadget(t, c.name)
 	}
 	b.compileScript(t, skeletonScript, b.path("reads.o"), "--suffix", "mine")
 	puts := []vm.Put{{Host: b.dir, Guest: "/objects"}}
@@ -353,7 +390,7 @@ func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	if goarch != "amd64" {
 		suffix = "-" + goarch
 	}
-	for _, name := range []string{"ebpf_exporter", "veristat"} {
+	for _, name := range []string{"ebpf_exporter", "veristat", "ig"} {
 		if file := filepath.Join(dir, name+suffix); exists(file) {
 			puts = append(puts, vm.Put{Host: file, Guest: "/" + name})
 		}
