@@ -122,7 +122,7 @@ func TestMergeSnapshots(t *testing.T) {
 	}
 	for key, want := range map[string]uint64{"x": 5, "y": 8} {
 		if v, ok := a.Get(key, 1); !ok || v.(*Hist).Count() != want {
-			t.Errorf("%s: %v", key, v)
+			t.Errorf("Get(%s) = %v, want %d values", key, v, want)
 		}
 	}
 	if h.Counts[0] != 1 || b.Entries[1].Value.(*Hist).Counts[0] != 4 {

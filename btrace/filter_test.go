@@ -77,7 +77,7 @@ func countOf(t *testing.T, s *btrace.Session) int {
 	}
 	n, ok := v.(btrace.Count)
 	if !ok {
-		t.Fatalf("%T", v)
+		t.Fatalf("value of type %T, want Count", v)
 	}
 	return int(n)
 }

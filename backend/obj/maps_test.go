@@ -176,7 +176,7 @@ func TestMapLimit(t *testing.T) {
 		}
 		err := mapLimit(m, []*emit.Func{sub, deep, other, prog})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: error = %v", c, err)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func TestCOREValues(t *testing.T) {
 		ct := newCoreTypes(tgt, newBuilder())
 		a, err := ct.access(ir.CORERef{Type: c.typ, Path: c.path}, c.kind)
 		if err != nil {
-			t.Errorf("%s %s: %v", c.typ, c.path, err)
+			t.Errorf("%s %s: error = %v", c.typ, c.path, err)
 			continue
 		}
 		got, err := a.local(c.kind)

@@ -359,13 +359,13 @@ func TestBadJSON(t *testing.T) {
 
 func TestBuckets(t *testing.T) {
 	if n := HistBuckets(0); n != 66 {
-		t.Errorf("buckets of hist(0) = %d", n)
+		t.Errorf("buckets of hist(0) = %d, want 66", n)
 	}
 	if n := HistBuckets(5); n != 1+64+32*58 {
-		t.Errorf("buckets of hist(5) = %d", n)
+		t.Errorf("buckets of hist(5) = %d, want %d", n, 1+64+32*58)
 	}
 	if n := LhistBuckets(0, 100, 10); n != 12 {
-		t.Errorf("buckets of lhist = %d", n)
+		t.Errorf("buckets of lhist = %d, want 12", n)
 	}
 	if LhistBuckets(0, 1<<62, 1) != 0 || LhistBuckets(0, 10, 0) != 0 || LhistBuckets(5, 5, 1) != 0 {
 		t.Error("no error for invalid bounds")

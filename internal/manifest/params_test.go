@@ -74,7 +74,7 @@ func TestParams(t *testing.T) {
 func TestEmptyParam(t *testing.T) {
 	got, err := ParseParams(params(), []string{"", "7"}, nil)
 	if _, set := got["param_1"]; err != nil || set || got["param_1_str"] == nil || len(got["param_2"]) != 8 {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("ParseParams() = %q, %v, want no value for $1", got, err)
 	}
 	m := &Manifest{Params: []Param{{Name: "$1", Type: "string", Global: "param_1_str", Size: 8}}}
 	if missing := NotGiven(m, nil); missing != nil {

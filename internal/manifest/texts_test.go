@@ -37,7 +37,7 @@ func TestFillTexts(t *testing.T) {
 	}
 	key := m.Maps[0].Key.Fields[0].Layout
 	if m.Events[0].Format != "/sys/a b" || m.Events[1].Format != "main" || key.Format != "main" || key.FormatFrom != "" {
-		t.Errorf("%+v %+v", m.Events, key)
+		t.Errorf("formats of events and key = %+v, %+v", m.Events, key)
 	}
 	for _, c := range []struct {
 		first, ee, want string

@@ -45,7 +45,7 @@ func FuzzMark(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string, from, to int) {
 		got := Mark(line, from, to)
 		if strings.ContainsAny(got.Text, "\x1b\n\r\x00") || got.Column < 0 || got.Width < 0 || got.Column+got.Width > columns(got.Text) {
-			t.Errorf("%q %d %d: %+v", line, from, to, got)
+			t.Errorf("Mark(%q, %d, %d) = %+v", line, from, to, got)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func TestModules(t *testing.T) {
 		for _, name := range []string{"xfs:xfs_file_buffered_read", "nfsd:nfsd_compound_status", "amdgpu:amdgpu_cs", "mac80211:drv_tx_frames_pending", "btrfs:btrfs_get_extent"} {
 			category, event, _ := strings.Cut(name, ":")
 			if ev, ok := tgt.Tracepoint(category, event); !ok || len(ev.Fields) == 0 || ev.Struct() == nil {
-				t.Errorf("%s: %s: %v, %+v", arch, name, ok, ev)
+				t.Errorf("%s: %s = %+v, found = %v", arch, name, ev, ok)
 			}
 		}
 		if f, ok := tgt.Func("nfsd4_encode_operation"); !ok || !f.Traceable || f.Module != "nfsd" || f.Proto == nil {

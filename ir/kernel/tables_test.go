@@ -80,7 +80,7 @@ func testRegisters(t *testing.T, tgt *Target) {
 	a := tgt.Arch()
 	regs, ok := tgt.Struct(a.RegsStruct)
 	if !ok || regs.Size != a.RegsSize {
-		t.Fatalf("%s: %+v", a.RegsStruct, regs)
+		t.Fatalf("%s = %+v, want size %d", a.RegsStruct, regs, a.RegsSize)
 	}
 	for _, r := range a.Regs {
 		member, rest, _ := strings.Cut(r.Member, "[")

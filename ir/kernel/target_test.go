@@ -261,7 +261,7 @@ func TestEventClasses(t *testing.T) {
 		category, name, _ := strings.Cut(event, ":")
 		ev, ok := tgt.Tracepoint(category, name)
 		if !ok || ev.Class != "trace_event_raw_"+class {
-			t.Errorf("%s: %+v", event, ev)
+			t.Errorf("%s = %+v, want class %s", event, ev, class)
 		}
 	}
 }

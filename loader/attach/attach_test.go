@@ -116,7 +116,7 @@ func TestPatternsWithoutMatch(t *testing.T) {
 			continue
 		}
 		if err != nil || len(x.Plans) != tc.plans || len(x.Warnings) != tc.warnings {
-			t.Errorf("%+v: %v, %+v", tc, err, x)
+			t.Errorf("%+v: error = %v, expansion = %+v", tc, err, x)
 		}
 	}
 }

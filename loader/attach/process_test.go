@@ -99,7 +99,7 @@ func TestProcessWithoutSite(t *testing.T) {
 	}
 	plan, err := x.ofProcesses(&manifest.Program{}, find)
 	if err != nil || len(plan.Matches) != 3 || plan.Matches[2].PID != 2 || plan.Matches[2].SameAs != 1 {
-		t.Fatalf("%v %v", plan, err)
+		t.Fatalf("ofProcesses() = %v, %v", plan, err)
 	}
 	if len(x.warnings) != 2 || !strings.Contains(x.warnings[1].Text, "none in 3; the other processes are used") {
 		t.Errorf("warnings %v", x.warnings)

@@ -83,7 +83,7 @@ func TestNumbersByLink(t *testing.T) {
 		{manifest.Program{UsesID: true, Code: &manifest.Code{Frame: manifest.MaxFrame - 7}}, false},
 	} {
 		if got := resolve.LinksNumber(&c.p); got != c.want {
-			t.Errorf("%+v: %v", c.p, got)
+			t.Errorf("LinksNumber(%+v) = %v", c.p, got)
 		}
 	}
 }

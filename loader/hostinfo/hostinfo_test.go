@@ -26,7 +26,7 @@ func TestParseCPUs(t *testing.T) {
 	} {
 		got, err := parseCPUs(list)
 		if (err != nil) != (want == nil) || !cmp.Equal(got, want) && want != nil {
-			t.Errorf("%q: %v, %v", list, got, err)
+			t.Errorf("parseCPUs(%q) = %v, %v, want %v", list, got, err, want)
 		}
 	}
 }

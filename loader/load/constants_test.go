@@ -122,7 +122,7 @@ func TestEnvironment(t *testing.T) {
 			m.Config.Other = map[string]string{"missing_probes": c.script}
 		}
 		if ok := missing(m, c.env); !ok || m.Programs[0].Attach.Missing != c.want {
-			t.Errorf("%+v: %t, %q", c, ok, m.Programs[0].Attach.Missing)
+			t.Errorf("%+v: ok = %t, missing_probes = %q", c, ok, m.Programs[0].Attach.Missing)
 		}
 	}
 }

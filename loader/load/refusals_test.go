@@ -38,7 +38,7 @@ func TestUnexplained(t *testing.T) {
 	} {
 		text, hint := unexplained(&manifest.Program{Kind: c.kind, Attach: manifest.Attach{Text: c.kind + ":f"}}, c.err)
 		if !strings.HasPrefix(text, c.text) || !strings.HasPrefix(hint, c.hint) || c.hint == "" && strings.HasPrefix(hint, "this kernel refuses programs at the entry") {
-			t.Errorf("%s, %v: %q, %q", c.kind, c.err, text, hint)
+			t.Errorf("%s, %v: message %q, hint %q, want %q, %q", c.kind, c.err, text, hint, c.text, c.hint)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func detached(n int) func(*session) bool {
 	return func(s *session) bool { return len(s.detachments()) == n }
 }
 
-// never lets the run continue until it ends by itself.
+// never is a condition that is never met, so the run has to end by itself.
 func never(*session) bool { return false }
 
 // budgeted runs a script with short windows, while other goroutines make system calls that nothing
@@ -314,7 +314,7 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 			n, _ := s.s.budget.probes[i].runTime()
 			before = append(before, n)
 		}
-		time.Sleep(100 * time.Millisecond) // for what would still run
+		time.Sleep(100 * time.Millisecond) // time for programs that would still run
 		over.Store(true)
 		<-calls
 		for i := range s.s.budget.probes {

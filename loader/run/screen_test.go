@@ -201,6 +201,6 @@ func TestSmallScreen(t *testing.T) {
 // TestControlCharacters: a name with an escape sequence does not reach the terminal as one.
 func TestControlCharacters(t *testing.T) {
 	if got := string(cut([]byte("a\x1b[2Jb\tc\rd\x7f"), 40)); got != "a?[2Jb?c?d?" {
-		t.Errorf("%q", got)
+		t.Errorf("cut() = %q", got)
 	}
 }

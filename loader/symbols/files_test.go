@@ -221,7 +221,7 @@ func FuzzQuestion(f *testing.F) {
 			p.truth(true)
 			r := request{kind: kind, text: string(p)}
 			if a := r.answerFile(bytes.NewReader(file)); !a.ok || len(a.names) < 17 {
-				t.Fatalf("%+v", a)
+				t.Fatalf("answerFile() = %+v", a)
 			}
 		}
 	})

@@ -184,7 +184,7 @@ func TestTypes(t *testing.T) {
 	}
 	task, err := file.Type(refs[0])
 	if err != nil || task.Size != 16 || len(task.Members) != 3 {
-		t.Fatalf("%+v, %v", task, err)
+		t.Fatalf("task_struct = %+v, %v, want 16 bytes and 3 members", task, err)
 	}
 	if m := task.Members[1]; m.BitOffset != 35 || m.BitSize != 2 {
 		t.Errorf("bitfield = %+v", m)

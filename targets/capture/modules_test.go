@@ -81,7 +81,7 @@ func TestModules(t *testing.T) {
 		t.Helper()
 		refs, err := file.Named(kind, name)
 		if err != nil || len(refs) != 1 {
-			t.Fatalf("%s: %v, %v", name, refs, err)
+			t.Fatalf("Named(%s) = %v, %v, want one type", name, refs, err)
 		}
 		typ, err := file.Type(refs[0])
 		if err != nil {

@@ -31,7 +31,7 @@ func TestPinnedIterator(t *testing.T) {
 	object := compile(t, `iter:task:`+path+` { printf("%-5s|%5d|%x|%s\n", "ab", ctx.task.pid, 255, ctx.task.comm); }`)
 	out, err := exec.Command(program(t, "btrun"), "--allow", "pins="+dir, object).Output()
 	if err != nil || !strings.HasPrefix(string(out), "Program pinned to "+path+"\n") {
-		t.Fatalf("%v, %q", err, out)
+		t.Fatalf("pinning: error = %v, output %q", err, out)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

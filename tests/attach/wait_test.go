@@ -72,7 +72,7 @@ func TestSignalDuringWait(t *testing.T) {
 		}
 		said := make([]byte, 100) // "Waiting for container btc-none"
 		if n, err := errs.Read(said); err != nil {
-			t.Errorf("%s: %v %s", c.file, err, said[:n])
+			t.Errorf("%s: reading messages: %v, got %s", c.file, err, said[:n])
 		}
 		cmd.Process.Signal(syscall.SIGUSR1) // does nothing yet
 		cmd.Process.Signal(os.Interrupt)
@@ -80,7 +80,7 @@ func TestSignalDuringWait(t *testing.T) {
 		cmd.Wait()
 		timer.Stop()
 		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGINT {
-			t.Errorf("%s: %v", c.file, cmd.ProcessState)
+			t.Errorf("%s: %v, want killed by SIGINT", c.file, cmd.ProcessState)
 		}
 		left, _ := filepath.Glob(filepath.Join(dir, "*"))
 		hidden, _ := filepath.Glob(filepath.Join(dir, ".*"))

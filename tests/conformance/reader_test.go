@@ -78,7 +78,7 @@ PROG struct s { int x; }; begin, uprobe:/bin/sh:f /pid == 1/ { print(1); }
 EXPECT_NONE 2
 `)
 	if err != nil || len(defs) != 2 {
-		t.Fatalf("%v %v", defs, err)
+		t.Fatalf("parseDefinitions() = %v, %v, want two definitions", defs, err)
 	}
 	one, two := defs[0], defs[1]
 	if one.prog != "i:ms:1 { printf(\"a:b {%d}\\n\", 1);\nexit(); }" || one.expects[0].text != "a\nb" || one.timeout != 2 {

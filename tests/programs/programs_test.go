@@ -551,7 +551,7 @@ int main(int argc, char **argv) {
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "loaded\n" {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("first line = %q, %v, want \"loaded\"", line, err)
 	}
 	r := trace(t, `usdt::late:fired { @[(int32)arg0] = count(); }`, "-p", fmt.Sprint(server.Process.Pid), "--every", "200ms")
 	r.until(`^@\[-7\]: [1-9]`)

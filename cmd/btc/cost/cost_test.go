@@ -113,7 +113,7 @@ func TestEstimate(t *testing.T) {
 		t.Errorf("estimates: count %.1f, keyed %.1f, by string %.1f; want them to increase", count.NS, keyed.NS, text.NS)
 	}
 	if count.Probe != "tracepoint:syscalls:sys_enter_getpgid" || count.ProbeNS == nil || count.Line != 1 || count.Loops {
-		t.Errorf("%+v", count)
+		t.Errorf("estimate of count = %+v", count)
 	}
 	// A filter ends the event early; the code after it counts as if it passes.
 	filtered := ns(point + "/args.pid == 7/ { @[str(args.pid)] = count(); }")
@@ -152,6 +152,6 @@ func TestEstimate(t *testing.T) {
 func TestUnmeasured(t *testing.T) {
 	all := estimate(t, `kprobe:f { override(1); }`)
 	if len(all) != 1 || len(all[0].Unmeasured) == 0 || all[0].NS <= 0 {
-		t.Errorf("%+v", all)
+		t.Errorf("estimate of override = %+v, want an unmeasured helper", all)
 	}
 }

@@ -23,11 +23,11 @@ func TestReplaceFile(t *testing.T) {
 	}
 	for name, want := range map[string]string{path: "new", beside: "old"} {
 		if have, err := os.ReadFile(name); err != nil || string(have) != want {
-			t.Errorf("%s: %q, %v", name, have, err)
+			t.Errorf("contents of %s = %q, %v, want %q", name, have, err, want)
 		}
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", fi, err)
+		t.Errorf("Stat = %v, %v, want mode 0600", fi, err)
 	}
 	if err := replaceFile(dir, []byte("new")); err == nil {
 		t.Error("no error for a directory")

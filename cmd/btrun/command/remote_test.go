@@ -55,7 +55,7 @@ func TestRemoteOutput(t *testing.T) {
 	r.alive()
 	if have := b.String(); !strings.HasPrefix(have, `{"type": "alive", "time": "`) ||
 		!strings.HasSuffix(have, "\"}\nhalf of a line\n") {
-		t.Errorf("%q", have)
+		t.Errorf("output %q, want a message alive and half of a line", have)
 	}
 	r.alive()
 	if n := strings.Count(b.String(), "alive"); n != 2 {

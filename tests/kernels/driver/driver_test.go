@@ -41,7 +41,7 @@ func TestOutcome(t *testing.T) {
 	}
 	o := r[1].Outcome
 	if string(o.Stdout) != "out\n" || string(o.Stderr) != "err\n" || o.Exit != 3 || o.TimedOut || o.Problem != "" || string(o.Report) != "pid 1\n" {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("unexpected outcome %+v", o)
 	}
 }
 
@@ -50,14 +50,14 @@ func TestWorkloadAfterAttach(t *testing.T) {
 	r := runJobs(t, Job{Name: "j", Tool: shell(tool), After: shell(`echo done >$WORKLOAD_REPORT`), Limit: time.Minute})
 	o := r[1].Outcome
 	if string(o.Stdout) != "interrupted\n" || o.Exit != 0 || o.Problem != "" || string(o.Report) != "done\n" {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("unexpected outcome %+v", o)
 	}
 }
 
 func TestToolEndsBeforeWorkload(t *testing.T) {
 	o := runJobs(t, Job{Name: "j", Tool: shell("exit 1"), After: shell("true"), Limit: time.Minute})[1].Outcome
 	if !strings.Contains(o.Problem, "ended before the workload") || o.Exit != 1 {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("unexpected outcome %+v", o)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestWorkloadFails(t *testing.T) {
 	tool := `trap 'exit 0' INT; echo "Attached 1 probe" >&2; while :; do sleep 0.05; done`
 	o := runJobs(t, Job{Name: "j", Tool: shell(tool), After: shell("echo why; exit 4"), Limit: time.Minute})[1].Outcome
 	if !strings.Contains(o.Problem, "exit status 4 why") {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("unexpected outcome %+v", o)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestLimit(t *testing.T) {
 	begin := time.Now()
 	o := runJobs(t, Job{Name: "j", Tool: shell("sleep 60 & wait"), Limit: 200 * time.Millisecond})[1].Outcome
 	if !o.TimedOut || o.Exit != -1 {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("unexpected outcome %+v", o)
 	}
 	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("job took %v: RunAll waited for the tool's children", took)

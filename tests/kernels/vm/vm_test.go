@@ -100,7 +100,7 @@ func TestRunNoExitStatus(t *testing.T) {
 func TestParseControl(t *testing.T) {
 	c := parseControl([]byte("start 2.50\nend 4.00\nexit 3\n"))
 	if !c.exited || c.exit != 3 || c.start != 2500*time.Millisecond || c.end != 4*time.Second {
-		t.Errorf("%+v", c)
+		t.Errorf("parseControl() = %+v", c)
 	}
 	if c := parseControl([]byte("start 2.5\nexit \n")); c.exited {
 		t.Error("a truncated exit line counts as an exit")
@@ -109,7 +109,7 @@ func TestParseControl(t *testing.T) {
 
 func TestShellQuote(t *testing.T) {
 	if got := shellQuote(`a'b $c`); got != `'a'\''b $c'` {
-		t.Errorf("%s", got)
+		t.Errorf("shellQuote() = %s", got)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestArch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := Arch(file); got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("Arch(%s) = %q, %v, want %q", name, got, err, c.want)
 		}
 	}
 }
