@@ -126,7 +126,8 @@ func list(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// objectName is the name of an object in metrics: that of its file, or of its script if it has none.
+// objectName returns the name of an object in metrics: that of its file, or of its script if it
+// has none.
 func objectName(x *object.Object) string {
 	if x.Path == object.StreamName {
 		return metrics.ObjectName(strings.TrimSuffix(filepath.Base(x.Manifest.Script.File), ".bt"))

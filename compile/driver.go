@@ -51,7 +51,8 @@ type Input struct {
 	// Dirs are the directories that #include searches; Include are headers that are read before the script's own
 	// text.
 	Dirs, Include []string
-	// Files finds the debug information of programs, for uprobes that use names from it, or nil if there is none.
+	// Files finds the debug information of programs, for uprobes that use names from it; nil: no
+	// debug information is read.
 	Files *debuginfo.Finder
 	// Confined restricts imports and headers to Dirs; the caller must not set Files and Environ.
 	Confined bool

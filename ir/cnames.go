@@ -4,8 +4,8 @@ package ir
 
 import "strings"
 
-// keywords are those of C and C++: headers generated from an object's symbols and types are
-// compiled as either.
+// keywords are those of C and C++: headers generated from an object's symbols and types must
+// compile in both languages.
 var keywords = wordSet(`alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const
 	const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export
 	extern false float

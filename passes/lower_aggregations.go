@@ -302,7 +302,8 @@ func lowerMinMax(l *lowering, v *ir.Value) *ir.Value {
 	}, l.pair(n))
 }
 
-// extremePart keeps the best number of this CPU in an element of its own, which begins with n.
+// extremePart keeps the minimum or maximum of this CPU in a separate element, whose first value is
+// n.
 func (l *lowering) extremePart(x *ir.Map, key, n *ir.Value, better ir.Cond) {
 	l.Store(ir.U64, key, x.BPF.KeySize-8, l.Call("get_smp_processor_id", ir.TI64))
 	keep := func(p *ir.Value) {

@@ -127,8 +127,8 @@ func lowerReadBytes(l *lowering, v *ir.Value) *ir.Value {
 	return l.ICmp(ir.EQ, r, ir.Const(0))
 }
 
-// lowerProbeName looks the name up where the loader puts those of all attach
-// points, by their numbers. size is that of the map's values.
+// lowerProbeName looks the name up in the map "probe_names", which the loader fills with the names
+// of all attach points, by number. size is the size of the map's values.
 func lowerProbeName(l *lowering, v *ir.Value, size int) *ir.Value {
 	const names = "probe_names"
 	intern(l.m, names, "hash", 4, size, 1) // the loader knows how many

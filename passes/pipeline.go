@@ -234,7 +234,7 @@ func Orders() []Order {
 		{"cse", "direct-reads", "merged reads need one chain of pointers"},
 		{"direct-reads", "dce", "the original reads of the pointers of a chain become dead"},
 		{"dce", "spill-to-scratch", "an unused slot needs no scratch"},
-		{"dce", "sharing", "a dead use of the context does not count"},
+		{"dce", "sharing", "dead uses of the context must be gone"},
 		{"sharing", "map-layout", "per-CPU caches need programs that do not interrupt each other"},
 		{"sharing", "lower-aggregations", "programs that interrupt each other need atomic updates"},
 		{"map-layout", "lower-aggregations", "an in-place update needs the layout of the value"},

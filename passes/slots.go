@@ -86,8 +86,8 @@ func dropUnused(f *ir.Func) {
 	f.Slots = slices.DeleteFunc(f.Slots, func(s *ir.Slot) bool { return !used[s] })
 }
 
-// chooseClasses puts slots on the frame as long as it has room, moving the largest to
-// scratch first. Slots whose addresses meet in a block parameter stay together.
+// chooseClasses puts slots on the frame as long as it has room, moving the largest to scratch
+// first. Slots whose addresses are passed to one block parameter stay together.
 func chooseClasses(f *ir.Func, room int) {
 	a := analyze(f)
 	for _, s := range f.Slots {

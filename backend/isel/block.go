@@ -265,7 +265,8 @@ func (s *selector) value(v *ir.Value) {
 	}
 }
 
-// binary selects arithmetic; of a pointer v, the bounds of what is added are noted.
+// binary selects arithmetic. If v is a pointer, it records the bounds of the number that is added
+// to it.
 func (s *selector) binary(op mach.Op, a, b mach.Operand, v *ir.Value) mach.Operand {
 	if v.Type.IsPtr() {
 		s.bounds.addend(b)

@@ -164,7 +164,7 @@ func (c *command) help(path string) string {
 	return b.String()
 }
 
-// wrapped is a paragraph in lines of at most 100 columns, as the lines of options.
+// wrapped wraps a paragraph to lines of at most 100 columns, like the list of options.
 func wrapped(text string) string {
 	const width = 100
 	var b strings.Builder

@@ -23,7 +23,7 @@ func Catalogue() []Info {
 	return all
 }
 
-// areas is the catalogue by file; a new codes_*.go file adds its table here.
+// areas returns the catalogue by file; a new codes_*.go file adds its table here.
 func areas() [][]Info {
 	return [][]Info{parseCodes, expandCodes, checkCodes, targetCodes, backendCodes}
 }

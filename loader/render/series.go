@@ -245,8 +245,8 @@ func widen(lo, hi uint64, isSigned bool) (uint64, uint64) {
 	return lo, hi
 }
 
-// seriesUnit returns the unit of the time column below a second, and its digits; ""
-// and 0 when the intervals last seconds. A single row has nanoseconds.
+// seriesUnit returns the unit of fractions of a second in the time column, and its number of
+// digits; "" and 0 if intervals last a second or longer. A single row has nanoseconds.
 func seriesUnit(pts []Point) (string, int) {
 	step := time.Duration(0)
 	if n := len(pts); n > 1 {

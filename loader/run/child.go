@@ -220,8 +220,8 @@ func (c *child) wait() { <-c.done }
 
 // Timeouts for the command.
 const (
-	// lingerTime is how long the command may run if there is nothing to trace. A short one, such as
-	// echo, ends within it even on a busy machine.
+	// lingerTime is how long the command may run if there is nothing to trace. A short command,
+	// such as echo, ends within it even on a busy machine.
 	lingerTime = time.Second
 	// killTime is the grace period after SIGTERM, and again after SIGKILL.
 	killTime = time.Second

@@ -184,8 +184,8 @@ func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element
 	return out, keys, err
 }
 
-// once subtracts from the buckets of a hist() what was counted on behalf of their neighbors
-// (manifest.Stored.Low).
+// once corrects buckets of a hist() that also count the values of a neighboring bucket
+// (manifest.Stored.Low), so that each value counts once.
 func once(buckets []byte) {
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buckets[8*i:]) }
 	last := len(buckets)/8 - 1

@@ -325,7 +325,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -q --unsafe -f json -e 'begin { system("echo hi"); exit(); }'`, all, `hi`},
 	{`bpftrace -q -f json -e 'begin { errorf("bad %d\n", 1); warnf("odd %d\n", 2); exit(); }'`, all, `bad 1`},
 	{`bpftrace -q -f json -e 'begin { @h = lhist(5, 0, 10, 5); print(@h); clear(@h); exit(); }'`, all, `"hist"`},
-	{`bpftrace -q -f json -e 'begin { @[1] = 1; @[2] = 2; @[3] = 3; print(@, 2); clear(@); exit(); }'`, all, `"2": 2`},
+	{`bpftrace -q -f json -e 'begin { @[1] = 1; @[2] = 2; @[3] = 3; print(@, 2); clear(@); exit(); }'`, own, `"2": 2`}, // bpftrace prints any two elements
 	{`bpftrace -q -f json -e 'begin { print(strftime("%Y", 0)); print(macaddr((uint8[6])0)); exit(); }'`, status, ``},
 	{`bpftrace -q -f json -e 'begin { join(0); exit(); }'`, status, ``},
 	{`bpftrace -q -f json -e 'begin { nosuch(); }'`, output, `Unknown function`},
