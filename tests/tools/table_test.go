@@ -35,7 +35,8 @@ type pair struct {
 	// within, when set, compares sums instead: of the number, or the counts of the histogram, that each group matches;
 	// without a group, of the matches. They may differ by this part. Such pairs are for guests.
 	within float64
-	// part: ours may have more. (bpftrace's tcpdrop leaves out drops without a reason, such as those of retransmits.)
+	// part: one of them may have more. bpftrace's tcpdrop leaves out drops without a reason, such as those of
+	// retransmits; both other tcplife name the process that runs when the last packet of a connection arrives.
 	part bool
 }
 
@@ -79,9 +80,9 @@ var tools = []tool{
 			theirs: ` (%W) +(\d+) +\S+ +WS?\S* +(\d+) +(\d+) +[\d.]+$`}},
 	},
 	{name: "biostacks", run: `dd if=/dev/zero of=$D/$W bs=4k count=8 oflag=direct status=none`,
-		want:     []string{`blk_mq_start_request\+\d+`, `^\[\d+K?, \d+K?\) +\d+ \|`},
-		bpftrace: []pair{{ours: ourRows, theirs: ourRows, within: 0.1}},
-		bcc:      "biostacks", bccSame: []pair{{ours: ourRows, theirs: bccRows, within: 0.1}}},
+		want: []string{`blk_mq_start_request\+\d+`, `^\[\d+K?, \d+K?\) +\d+ \|`},
+		// bpftrace's measures another time, from the start of a request to its issue.
+		bcc: "biostacks", bccSame: []pair{{ours: ourRows, theirs: bccRows, within: 0.1}}},
 	{
 		name: "bitesize",
 		run:  `cp /bin/dd $D/$W; sync $D/$W; $D/$W if=/dev/zero of=$D/f bs=4k count=16 oflag=direct status=none`,
@@ -122,10 +123,12 @@ var tools = []tool{
 		run:   connect,
 		want:  []string{`\d+ +%W +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +\d+ +\d+ +\d+$`},
 		bpftrace: []pair{{
+			part:   true,
 			ours:   `^(\d+) +(%W) +127\.0\.0\.1:(\d+) +127\.0\.0\.1:(\d+) `,
 			theirs: `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `}},
 		bcc: "tcplife",
 		bccSame: []pair{{
+			part:   true,
 			ours:   `^(\d+) +(%W) +127\.0\.0\.1:(\d+) +127\.0\.0\.1:(\d+) `,
 			theirs: `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `}},
 	},
@@ -240,7 +243,8 @@ var tools = []tool{
 		same: ` (%W) +.*(SSL_write)\b`},
 	{name: "ssllatency", needs: "openssl", run: tls, want: []string{`^@us\[SSL_write, true\]:`},
 		bpftrace: []pair{
-			{ours: `^@us\[SSL_write, true\]: *\n` + rows, theirs: `^@hist\[SSL_write\]: *\n` + rows, within: exact},
+			{ours: `^@us\[\w+, true\]: *\n` + rows, theirs: `^@hist\[\S+\]: *\n` + rows, within: exact},
+			{ours: `^@us\[\w+, false\]: *\n` + rows, theirs: `^@histF\[\S+\]: *\n` + rows, within: exact},
 		}},
 	{name: "statsnoop", run: `stat $D/absent-$W; stat $D >/dev/null; stat -f $D/absent-$W`,
 		want:     []string{` stat +2 +\S+/absent-%W$`},

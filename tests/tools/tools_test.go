@@ -184,8 +184,12 @@ func (p pair) compare(ours, theirs, name string) string {
 	}
 	have, want := facts(a, ours), facts(b, theirs)
 	if p.part {
-		have = slices.DeleteFunc(have, func(x string) bool { return !slices.Contains(want, x) })
 		have, want = slices.Compact(have), slices.Compact(want)
+		if len(have) > len(want) {
+			have = slices.DeleteFunc(have, func(x string) bool { return !slices.Contains(want, x) })
+		} else {
+			want = slices.DeleteFunc(want, func(x string) bool { return !slices.Contains(have, x) })
+		}
 	}
 	if len(have) == 0 || !slices.Equal(have, want) {
 		return fmt.Sprintf("%s gives %q, %s gives %q", a, have, b, want)
