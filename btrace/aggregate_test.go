@@ -4,6 +4,7 @@ package btrace
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,6 +135,21 @@ func TestMergeSnapshots(t *testing.T) {
 	plain := &Snapshot{Name: "@", Shape: "plain"}
 	if err := plain.Merge(&Snapshot{Name: "@", Shape: "plain", Entries: []Entry{{nil, int64(1)}}}); err == nil {
 		t.Error("no error for merging plain values")
+	}
+}
+
+// An address is scanned into a string, an Addr and a netip.Addr.
+func TestScanAddr(t *testing.T) {
+	var text string
+	var addr btrace.Addr
+	var ip netip.Addr
+	v := btrace.Value(btrace.Addr("2001:db8::1"))
+	if err := btrace.Scan([]btrace.Value{v, v, v}, &text, &addr, &ip); err != nil || text != "2001:db8::1" || addr != v ||
+		ip != netip.MustParseAddr(text) {
+		t.Errorf("%q, %q, %v, %v", text, addr, ip, err)
+	}
+	if err := btrace.ScanValue(btrace.Addr("nonsense"), &ip); err == nil {
+		t.Error("scanned nonsense into an address")
 	}
 }
 

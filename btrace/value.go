@@ -5,7 +5,6 @@ package btrace
 import (
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ import (
 //	arrays                []Value
 //	kstack, ustack        Stack
 //	ksym(), usym()        Symbol
-//	ntop()                netip.Addr
+//	ntop()                Addr
 //	macaddr()             MAC
 //	strftime()            Timestamp
 //	username              User
@@ -39,6 +38,12 @@ type Value = any
 type Pointer uint64
 
 func (p Pointer) String() string { return fmt.Sprintf("0x%x", uint64(p)) }
+
+// Addr is an IP address, such as "192.0.2.1" or "2001:db8::1". netip.ParseAddr converts it, and so does Scan into a
+// netip.Addr. It has its own type because package net/netip would add 61 KB to btrun.
+type Addr string
+
+func (a Addr) String() string { return string(a) }
 
 // Enum is a value of an enum; Name is "" if no enumerator has the value.
 type Enum struct {
@@ -199,8 +204,7 @@ func (d decoder) value(v format.Value) Value {
 	case "usym":
 		return Symbol{Address: word(), Name: d.text(v), PID: binary.NativeEndian.Uint32(b[8:])}
 	case "inet":
-		a, _ := netip.ParseAddr(d.text(v))
-		return a
+		return Addr(d.text(v))
 	case "mac":
 		return MAC(b[:6])
 	case "timestamp":
