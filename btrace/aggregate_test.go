@@ -141,14 +141,14 @@ func TestMergeSnapshots(t *testing.T) {
 // An address is scanned into a string, an Addr and a netip.Addr.
 func TestScanAddr(t *testing.T) {
 	var text string
-	var addr btrace.Addr
+	var addr Addr
 	var ip netip.Addr
-	v := btrace.Value(btrace.Addr("2001:db8::1"))
-	if err := btrace.Scan([]btrace.Value{v, v, v}, &text, &addr, &ip); err != nil || text != "2001:db8::1" || addr != v ||
+	v := Value(Addr("2001:db8::1"))
+	if err := Scan([]Value{v, v, v}, &text, &addr, &ip); err != nil || text != "2001:db8::1" || addr != v ||
 		ip != netip.MustParseAddr(text) {
 		t.Errorf("%q, %q, %v, %v", text, addr, ip, err)
 	}
-	if err := btrace.ScanValue(btrace.Addr("nonsense"), &ip); err == nil {
+	if err := ScanValue(Addr("nonsense"), &ip); err == nil {
 		t.Error("scanned nonsense into an address")
 	}
 }
