@@ -75,26 +75,29 @@ func (f *fn) reportIfCut(iter *ir.Value, s ast.Stmt, done, rest *ir.Block) {
 const cutText = "Loop stopped after 8388608 iterations: this is the limit of the kernel for one loop"
 
 // isCounted reports whether the loop compares a variable that it changes with a known number: then the verifier can
-// see that the loop ends.
+// see that the loop ends, unless the variable gets values that are read, as in $p = $p->next.
 func (f *fn) isCounted(s *ast.WhileStmt) bool {
-	changed := map[*check.Var]bool{}
-	note := func(x ast.Expr) {
+	changed, read := map[*check.Var]bool{}, map[*check.Var]bool{}
+	note := func(x, value ast.Expr) {
 		if v, ok := x.(*ast.Var); ok {
 			changed[f.body.Expr(v).Var] = true
+			if value != nil && isRead(value) {
+				read[f.body.Expr(v).Var] = true
+			}
 		}
 	}
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
-			note(n.Left)
+			note(n.Left, n.Right)
 		case *ast.IncDec:
-			note(n.X)
+			note(n.X, nil)
 		}
 		return true
 	})
 	counter := func(x ast.Expr) bool {
 		v, ok := ast.Unparen(x).(*ast.Var)
-		return ok && changed[f.body.Expr(v).Var]
+		return ok && changed[f.body.Expr(v).Var] && !read[f.body.Expr(v).Var]
 	}
 	// With a large number the verifier would follow too many iterations.
 	few := func(n int64) bool { return -countedTrips <= n && n <= countedTrips }
@@ -120,6 +123,21 @@ func (f *fn) isCounted(s *ast.WhileStmt) bool {
 	ast.Inspect(s.Body, func(n ast.Node) bool {
 		if c, ok := n.(*ast.IfExpr); ok && leaves(c) {
 			bound(c.Cond)
+		}
+		return !found
+	})
+	return found
+}
+
+// isRead reports whether an expression reads memory or a map, or calls something: the verifier does not know its value.
+func isRead(x ast.Expr) bool {
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Map, *ast.MapElem, *ast.Index, *ast.Field, *ast.Call:
+			found = true
+		case *ast.Unary:
+			found = found || n.Op == ast.Deref
 		}
 		return !found
 	})

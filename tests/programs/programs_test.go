@@ -707,3 +707,18 @@ func TestEndsDuringAttach(t *testing.T) {
 		}
 	}
 }
+
+// TestListWalk checks that a script can follow a list to its end: the verifier does not know the length.
+func TestListWalk(t *testing.T) {
+	prog := build(t, "list.c", `struct node { int n; struct node *next; };
+__attribute__((noinline)) int use(struct node *p) { asm volatile("" ::: "memory"); return p->n; }
+int main(void) { struct node c = { 3, 0 }, b = { 2, &c }, a = { 1, &b }; return use(&a) != 1; }
+`, "gcc", "-g", "-O0")
+	for _, loop := range []string{
+		`while ($p != 0) { printf("%d\n", $p->n); $p = $p->next; }`,
+		`while (1) { if ($p == 0) { break; } printf("%d\n", $p->n); $p = $p->next; }`,
+	} {
+		out := trace(t, fmt.Sprintf(`uprobe:%s:use { $p = args.p; %s }`, prog, loop), "-c", prog).wait()
+		wants(t, out, `^1\n2\n3\n`)
+	}
+}
