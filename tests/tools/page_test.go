@@ -52,7 +52,9 @@ func TestPages(t *testing.T) {
 		}
 		index.WriteString("\n")
 	}
-	generated.Check(t, filepath.Join(root, "docs/tools/README.md"), map[string]string{"index": index.String()}, *update)
+	generated.Check(t, filepath.Join(root, "docs/tools/README.md"), map[string]string{
+		"index": index.String(), "others": others(t, listed),
+	}, *update)
 	for _, c := range tools {
 		if !listed[c.name] {
 			t.Errorf("%s is in no section of the index", c.name)
@@ -62,6 +64,41 @@ func TestPages(t *testing.T) {
 	for name := range listed {
 		t.Errorf("%s is in the index, but not tested", name)
 	}
+}
+
+// others is a table of the examples that are not tools, with the comments at their heads.
+func others(t *testing.T, tools map[string]bool) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "examples/*.bt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("| script | question |\n|---|---|\n")
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".bt")
+		if tools[name] {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var question []string
+		for line := range strings.Lines(string(text)) {
+			rest, ok := strings.CutPrefix(line, "// ")
+			if !ok {
+				break
+			}
+			question = append(question, strings.TrimSpace(rest))
+		}
+		if question == nil {
+			t.Errorf("examples/%s.bt does not begin with a comment", name)
+		}
+		link := fmt.Sprintf("[%s](../../examples/%s.bt)", name, name)
+		b.WriteString(generated.Row(link, generated.Escape(strings.Join(question, " "))))
+	}
+	return b.String()
 }
 
 // head parses the comment at the head of a script.
