@@ -193,11 +193,12 @@ func TestSizes(t *testing.T) {
 	w.script("sizes.bt", `interval:ms:30 { @n++; printf("line %d\n", @n); @by["中文字符很宽", "a\tb"] = count(); }
 interval:ms:100 { printf("."); printf("."); printf("\n"); }
 `)
-	for _, size := range [][2]string{{"9", "2"}, {"12", "4"}, {"30", "1"}, {"200", "60"}} {
+	for i, size := range [][2]string{{"9", "2"}, {"12", "4"}, {"30", "1"}, {"200", "60"}} {
 		w.tmux("resize-window", "-x", size[0], "-y", size[1])
-		w.clear()
-		w.types("btc run --no-warnings --top 5 --every 100ms --timeout 2s sizes.bt; echo end$?")
-		text := w.until(`(?s)@n: \d+\s.*end0`, "-J")
+		end := fmt.Sprintf("end-%d-", i)
+		w.types("btc run --no-warnings --top 5 --every 100ms --timeout 2s sizes.bt; echo " + end + "$?")
+		text := w.until(`(?s)@n: \d+\s.*`+end+`\d`, "-J")
+		text = text[strings.LastIndex(text, "echo "+end):]
 		lines := regexp.MustCompile(`line (\d+)\n`).FindAllStringSubmatch(text, -1)
 		if len(lines) < 10 {
 			t.Errorf("%v: %d lines of the script are there:\n%s", size, len(lines), text)

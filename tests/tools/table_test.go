@@ -375,6 +375,6 @@ done; kill $server 2>/dev/null; wait`
 const raid = `echo md_t >/sys/module/md_mod/parameters/new_array && cd /sys/block/md_t/md || exit
 echo external:test >metadata_version; echo raid1 >level; echo 1 >raid_disks; echo 4096 >component_size
 cat /sys/block/$(basename $(readlink -f /dev/scratch))/dev >new_dev
-echo 0 >dev-*/slot; echo active >array_state
+for d in dev-*; do echo 0 >$d/offset; echo 4096 >$d/size; echo 0 >$d/slot; done; echo active >array_state
 dd if=/dev/zero of=/dev/md_t bs=4k count=4 conv=fsync status=none; dd if=/dev/zero of=/dev/md_t bs=4k count=1 oflag=sync status=none
 cd /; echo inactive >/sys/block/md_t/md/array_state; echo clear >/sys/block/md_t/md/array_state`
