@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ir is btc's intermediate representation: typed SSA with block parameters instead of phi
-// nodes, one IR with two checked stages.
+// Package ir is btc's intermediate representation: typed SSA, with block parameters in place of
+// phi nodes. It is one IR with two checked stages.
 //
 // It takes nothing (frontend/irgen fills it) and returns modules that passes rewrite,
 // interp runs, and backend turns into a BPF object. High ops come directly from the

@@ -9,9 +9,9 @@ import (
 	"btc/ir"
 )
 
-// store-forwarding is store-to-load forwarding and dead store elimination: it replaces loads of
-// constants that were stored to a slot before, and removes stores of bytes that are overwritten or
-// never read on any path.
+// store-forwarding is store forwarding (store-to-load forwarding) and dead store elimination: it
+// replaces loads of constants that were stored to a slot before, and removes stores of bytes that
+// are overwritten or never read on any path.
 //
 // requires:    core IR, slots not placed
 // establishes: -
