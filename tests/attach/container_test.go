@@ -26,16 +26,16 @@ func cgroups(t *testing.T) string {
 	return ""
 }
 
-// house is a mount namespace with its own state files of container runtimes, and processes in cgroups.
-type house struct {
+// containerHost is a mount namespace with its own state files of container runtimes, and processes in cgroups.
+type containerHost struct {
 	t     *testing.T
 	root  string // mount point of cgroup v2
 	files string // shell commands that create the state files
 }
 
-func newHouse(t *testing.T) *house {
+func newContainerHost(t *testing.T) *containerHost {
 	needRoot(t)
-	h := &house{t: t, root: cgroups(t)}
+	h := &containerHost{t: t, root: cgroups(t)}
 	if out, err := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "none", "/var/lib").CombinedOutput(); err != nil {
 		t.Skipf("skipped: cannot create a mount namespace: %v %s", err, out)
 	}
@@ -43,16 +43,16 @@ func newHouse(t *testing.T) *house {
 }
 
 // file adds a file to /var/lib or /var/log in the namespace.
-func (h *house) file(path, text string) {
+func (h *containerHost) file(path, text string) {
 	h.files += fmt.Sprintf("mkdir -p %s && printf '%%s' '%s' >%s\n", filepath.Dir(path), text, path)
 }
 
-func (h *house) docker(id, name string) {
+func (h *containerHost) docker(id, name string) {
 	h.file("/var/lib/docker/containers/"+id+"/config.v2.json", `{"ID":"`+id+`","Name":"/`+name+`"}`)
 }
 
 // start creates a cgroup and a process in it that opens files.
-func (h *house) start(path string) (stop func()) {
+func (h *containerHost) start(path string) (stop func()) {
 	h.t.Helper()
 	dir := h.root + path
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -82,12 +82,12 @@ func (h *house) start(path string) (stop func()) {
 }
 
 // command returns a command that runs btrun in the namespace.
-func (h *house) command(args ...string) *exec.Cmd {
+func (h *containerHost) command(args ...string) *exec.Cmd {
 	script := "mount -t tmpfs none /var/lib && mount -t tmpfs none /var/log && " + h.files + `exec "$0" "$@"`
 	return exec.Command("unshare", append([]string{"-m", "sh", "-c", script, program(h.t, "btrun")}, args...)...)
 }
 
-func (h *house) run(args ...string) string {
+func (h *containerHost) run(args ...string) string {
 	out, _ := h.command(args...).CombinedOutput()
 	return string(out)
 }
@@ -106,7 +106,7 @@ end { clear(@since); }`
 // TestContainers checks that a run limited to a container or pod counts only what runs in it, and names
 // it.
 func TestContainers(t *testing.T) {
-	h := newHouse(t)
+	h := newContainerHost(t)
 	id := func(c string) string { return strings.Repeat(c, 64) }
 	const uid = "0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0f0"
 	pod := "/btc-test.slice/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
@@ -183,7 +183,7 @@ func TestContainers(t *testing.T) {
 
 // TestContainerComesAndGoes checks that a run waits for a container and ends with it.
 func TestContainerComesAndGoes(t *testing.T) {
-	h := newHouse(t)
+	h := newContainerHost(t)
 	id := strings.Repeat("e", 64)
 	h.docker(id, "btc-late")
 	var out output

@@ -17,7 +17,7 @@ import (
 // The builtin cgroup in a key is a number, after which --names prints the name of the container. Metrics have labels
 // for it.
 func TestCgroupKeys(t *testing.T) {
-	h := newHouse(t)
+	h := newContainerHost(t)
 	id := func(c string) string { return strings.Repeat(c, 64) }
 	const pod = "/btc-keys.slice/kubepods.slice/kubepods-pod0f1e2d3c_4b5a_4978_8695_a4b3c2d1e0f1.slice"
 	for _, path := range []string{
@@ -51,7 +51,7 @@ func TestCgroupKeys(t *testing.T) {
 
 // A signal ends the wait for a container, and leaves no output file and no other content in one that exists.
 func TestSignalDuringWait(t *testing.T) {
-	h := newHouse(t)
+	h := newContainerHost(t)
 	o, dir := compile(t, opens), t.TempDir()
 	for _, c := range []struct{ file, options string }{
 		{"text", ""}, {"rotated", "--rotate 1M"}, {"lines", "--every 1s -f json2"}, {"document", "--every 1s -f prometheus"}, {"old", ""},
@@ -97,7 +97,7 @@ func TestSignalDuringWait(t *testing.T) {
 
 // A run of btc fan that waits shows that it is alive, and ends with its input.
 func TestRemoteWait(t *testing.T) {
-	h := newHouse(t)
+	h := newContainerHost(t)
 	o := compile(t, opens)
 	cmd := h.command("--remote", "--container", "btc-none", "--wait", "-", "1")
 	in, err := cmd.StdinPipe()

@@ -110,7 +110,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("%s does not have %d times %s:\n%s", args[0], count, want, text)
+	ts.Fatalf("%s: want %d lines that match %s:\n%s", args[0], count, want, text)
 }
 
 var signals = map[string]os.Signal{

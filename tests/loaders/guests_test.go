@@ -310,7 +310,7 @@ echo '%s'; cat /tmp/messages >&2
 				t.Skip("skipped: not available in the guest")
 			case tool.before513 != "" && oldKernel.MatchString(name):
 				if !strings.Contains(out, refused) || !strings.Contains(out, tool.before513) {
-					t.Errorf("want a refusal with %q, found\n%s", tool.before513, out)
+					t.Errorf("want an error with %q, found\n%s", tool.before513, out)
 				}
 			case strings.Contains(out, refused):
 				t.Error(out)

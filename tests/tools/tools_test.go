@@ -4,8 +4,8 @@
 // they are at hand, tools of other projects watch the same workload, and must report the same:
 // bpftrace's tool of the same name (build/oracle), and that of libbpf-tools (build/bcc).
 //
-// Tools that need kprobes run in guests: by TestGuests, with the others' tools beside them, which make
-// test-tools runs, and by the cases of tests/kernels.
+// Tools that need kprobes run in guests: in TestGuests (make test-tools) together with the other tools,
+// and in the cases of tests/kernels.
 package tools
 
 import (

@@ -37,7 +37,7 @@ type tracer struct {
 	Command []string
 }
 
-// outcome is what became of a job.
+// outcome is the result of a job.
 type outcome struct {
 	Name    string
 	Skipped string // why it was not run
