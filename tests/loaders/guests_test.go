@@ -75,7 +75,7 @@ var inGuest = []guestLoader{
 			}
 			return gadgetFound(name, rows)
 		},
-		refused: gadgetRefused(true),
+		refused: gadgetRefused,
 	},
 }
 
@@ -139,9 +139,10 @@ exporter() {
 gadget() {
 	image=${1%.o} name=btc-${1##*/gadget-}; name=${name%.o}; shift; mkdir -p /var/lib/ig
 	export HOST_ROOT=/
+	cp /bin/busybox /usr/bin/runc # ig needs a container runtime to watch
 	drawn=; case $name in *hist) drawn="--annotate h:metrics.print=false";; esac # otherwise
 	/ig image import "$image.tar" >&2 || return 1
-	/ig -v run "$name" --verify-image=false --pull never -o json --host $drawn >/tmp/rows 2>/tmp/ig & p=$!
+	/ig -v run "$name" --verify-image=false --pull never -o json $drawn >/tmp/rows 2>/tmp/ig & p=$!
 	n=0
 	until grep -q 'ttaching \|starting ebpfInstance' /tmp/ig; do
 		n=$((n + 1)); [ $n -lt 600 ] && kill -0 $p || { cat /tmp/ig >&2; return 1; }; sleep 0.2

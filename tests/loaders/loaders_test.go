@@ -117,8 +117,8 @@ var cases = []testCase{
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[{comm: loaderwork}] = {count: 4800}"},
 	{
 		"kprobe",
-		`kprobe:do_sys_openat2 /comm == "loaderwork" && str(arg1) == "/proc/version/absent"/ { @[comm, (int32)arg0] = count(); }`,
-		"AT_[{comm: loaderwork, arg0: -100}] = {count: 12}",
+		`kprobe:do_sys_openat2 /comm == "loaderwork" && str(uptr(arg1)) == "/proc/version/absent"/ { @[(int32)arg0, comm] = count(); }`,
+		"AT_[{arg0: -100, comm: loaderwork}] = {count: 12}",
 	},
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
@@ -148,7 +148,7 @@ var loaders = []struct {
 	{"libbpf-bookworm", true, libbpfBookworm, map[string]string{"usdt": ""}},
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, exporterRefused},
-	{"gadget", true, gadget, gadgetRefused(false)},
+	{"gadget", true, gadget, gadgetRefused},
 	{
 		"bpftool-bookworm",
 		true,
@@ -166,22 +166,15 @@ var loaders = []struct {
 // libraryDiffers are results that package btrace returns in another form: the parts of tuples have no names.
 var libraryDiffers = map[string]string{"tuple-value": "last[{comm: loaderwork}] = {[11 x -2]}"}
 
-// gadgetRefused returns the results of Inspektor Gadget that differ. It uses kprobes to find the containers to
-// which it attaches uprobes, which not every kernel supports. It numbers powers of two starting with the one
-// for 0 and 1.
-func gadgetRefused(kprobes bool) map[string]string {
-	all := map[string]string{
-		"stacks": "refused", "usdt": "", "tuple-value": "refused",
-		"signed":     "AT_[{comm: loaderwork, key0: -3, key1: a}] = {sum: -2400}",
-		"arguments":  "AT_[{filename: /proc/version/absent, flags: 524544, syscall_nr: OPENAT}] = {count: 12}",
-		"results":    "AT_[{ret: -20, syscall_nr: OPENAT}] = {count: 12}",
-		"hist":       "h[0] = {slots: [0:800 1:800 2:1600 3:1600]}",
-		"keyed-hist": "h[{comm: loaderwork}] = {slots: [0:800 1:800 2:1600 3:1600]}"}
-	if !kprobes {
-		all["uprobe"] = ""
-	}
-	return all
-}
+// gadgetRefused are the results of Inspektor Gadget that differ. It attaches uprobes to containers only. It
+// numbers powers of two starting with the one for 0 and 1.
+var gadgetRefused = map[string]string{
+	"stacks": "refused", "usdt": "", "uprobe": "", "tuple-value": "refused",
+	"signed":     "AT_[{comm: loaderwork, key0: -3, key1: a}] = {sum: -2400}",
+	"arguments":  "AT_[{filename: /proc/version/absent, flags: 524544, syscall_nr: OPENAT}] = {count: 12}",
+	"results":    "AT_[{ret: -20, syscall_nr: OPENAT}] = {count: 12}",
+	"hist":       "h[0] = {slots: [0:800 1:800 2:1600 3:1600]}",
+	"keyed-hist": "h[{comm: loaderwork}] = {slots: [0:800 1:800 2:1600 3:1600]}"}
 
 // loadsOnly returns the expectations for a loader that attaches nothing.
 func loadsOnly() map[string]string {
