@@ -256,7 +256,7 @@ brief </tmp/found; [ $s = 0 ] || tail -n 5 /tmp/messages | sed 's/^/%s/'
 echo '%s'; cat /tmp/messages >&2
 `, runMark, name, arguments, command, refused, endMark)
 	}
-	var runs []string
+	started := map[string]bool{} // by name of the run
 	for _, l := range inGuest {
 		for _, c := range cases {
 			if !chosenLoader.MatchString(l.name) || !chosenCase.MatchString(c.name) || !inPuts(b, puts, l.needs) {
@@ -266,12 +266,13 @@ echo '%s'; cat /tmp/messages >&2
 			if _, err := os.Stat(object); err != nil {
 				continue
 			}
-			runs = append(runs, l.name+" "+c.name)
+			started[l.name+" "+c.name] = true
 			add(l.name+" "+c.name, strings.Join(append([]string{object}, b.workload(c.name)...), " "), l.command)
 		}
 	}
 	for _, tool := range guestTools() {
 		if chosenLoader.MatchString(tool.name) && inPuts(b, puts, tool.needs) {
+			started[tool.name] = true
 			add(tool.name, "", tool.command)
 		}
 	}
@@ -296,6 +297,8 @@ echo '%s'; cat /tmp/messages >&2
 				t.Run(c.name, func(t *testing.T) {
 					if out, ran := outputs[l.name+" "+c.name]; ran {
 						l.compare(t, b, c, out, name, goarch)
+					} else if started[l.name+" "+c.name] {
+						t.Error("the guest ended before this run")
 					} else if l.refused[c.name] != "refused" {
 						t.Skip("skipped: not available in the guest")
 					}
@@ -307,6 +310,8 @@ echo '%s'; cat /tmp/messages >&2
 		t.Run(tool.name, func(t *testing.T) {
 			out, ran := outputs[tool.name]
 			switch {
+			case !ran && started[tool.name]:
+				t.Error("the guest ended before this run")
 			case !ran:
 				t.Skip("skipped: not available in the guest")
 			case tool.before513 != "" && oldKernel.MatchString(name):
