@@ -299,7 +299,10 @@ dd if=/dev/zero of=$D/m/f bs=4k count=50 conv=fsync status=none; dd if=$D/m/f of
 	{name: "mdflush", guest: true, needs: "/modules/raid1.ko", run: raid,
 		want:     []string{`^\d\d:\d\d:\d\d \d+ +\S+ +md_t$`},
 		bpftrace: []pair{{ours: mdFlush, theirs: mdFlush}},
-		bcc:      "mdflush", bccSame: []pair{{ours: mdFlush, theirs: mdFlush}}},
+		// libbpf-tools of Debian 12 finds no name of the device on kernels as new as 6.12.
+		bcc: "mdflush", bccSame: []pair{{
+			ours: `(?m)^\d\d:\d\d:\d\d +(\d+) +(\S+) +md_t *$`, theirs: `(?m)^\d\d:\d\d:\d\d +(\d+) +(\S+)`,
+		}}},
 	{
 		name:  "oomkill",
 		guest: true,
@@ -373,7 +376,7 @@ done; kill $server 2>/dev/null; wait`
 // raid makes a RAID 1 of one disk, md_t, by sysfs alone, as a program with metadata of its own does,
 // and writes to it and waits.
 const raid = `echo md_t >/sys/module/md_mod/parameters/new_array && cd /sys/block/md_t/md || exit
-echo external:test >metadata_version; echo raid1 >level; echo 1 >raid_disks; echo 4096 >component_size
+echo none >metadata_version; echo raid1 >level; echo 1 >raid_disks; echo 4096 >component_size
 cat /sys/block/$(basename $(readlink -f /dev/scratch))/dev >new_dev
 for d in dev-*; do echo 0 >$d/offset; echo 4096 >$d/size; echo 0 >$d/slot; done; echo active >array_state
 dd if=/dev/zero of=/dev/md_t bs=4k count=4 conv=fsync status=none; dd if=/dev/zero of=/dev/md_t bs=4k count=1 oflag=sync status=none
