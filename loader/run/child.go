@@ -143,9 +143,7 @@ func startChild(command string, stub *os.File) (*child, error) {
 	}
 	defer resultW.Close()
 	c := &child{gate: gateW, result: resultR, done: make(chan struct{})}
-	// The kernel's comm of the process while it executes the command.
-	name := filepath.Base(path)
-	args = append([]string{path, name[:min(len(name), 15)]}, args...)
+	args = append([]string{path, ownComm()}, args...)
 	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("-c %s: %w", command, err)
@@ -161,6 +159,18 @@ func startChild(command string, stub *os.File) (*child, error) {
 		return nil, fmt.Errorf("-c %s: its process exited before the command could start", command)
 	}
 	return c, nil
+}
+
+// ownComm returns the kernel's comm of this process. The waiting process has it until it executes
+// the command, like bpftrace's: a predicate on the command's comm is false for the execve itself and
+// for the opens before it.
+func ownComm() string {
+	b, err := os.ReadFile("/proc/self/comm")
+	if err != nil { // without /proc
+		name := filepath.Base(os.Args[0])
+		return name[:min(len(name), 15)]
+	}
+	return strings.TrimSuffix(string(b), "\n")
 }
 
 // startWaiting starts the stub, or this program if the stub is not permitted.

@@ -48,8 +48,8 @@ func entries(t *testing.T, c *child, dir string) []string {
 	return names
 }
 
-// TestChild checks that the process of -c has the command's name from the start, in every thread, and
-// then executes the command, which inherits nothing of ours.
+// TestChild checks that the process of -c has the tracer's name at first, in every thread, and then
+// executes the command, which inherits nothing of ours.
 func TestChild(t *testing.T) {
 	// A name longer than the 15 bytes that the kernel keeps.
 	path := filepath.Join(t.TempDir(), "sleeps-for-a-long-time")
@@ -67,10 +67,14 @@ func TestChild(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.kill()
+			own, err := os.ReadFile("/proc/self/comm")
+			if err != nil {
+				t.Fatal(err)
+			}
 			threads := entries(t, c, "task")
 			for _, id := range threads {
-				if comm := proc(t, c, "task/"+id+"/comm"); comm != "sleeps-for-a-lo\n" {
-					t.Errorf("comm of %s before the command starts = %q", id, comm)
+				if comm := proc(t, c, "task/"+id+"/comm"); comm != string(own) {
+					t.Errorf("comm of %s before the command starts = %q, want %q", id, comm, own)
 				}
 			}
 			if stub != nil && len(threads) != 1 {
@@ -86,6 +90,9 @@ func TestChild(t *testing.T) {
 			}
 			if err := c.resume(); err != nil {
 				t.Fatal(err)
+			}
+			if comm := proc(t, c, "comm"); comm != "sleeps-for-a-lo\n" {
+				t.Errorf("comm of the command = %q", comm)
 			}
 			if got := proc(t, c, "cmdline"); got != path+"\x00100\x00" {
 				t.Errorf("arguments = %q", got)

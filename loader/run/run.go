@@ -179,8 +179,10 @@ type session struct {
 	unwritten atomic.Bool
 	peeked    uint64 // position up to which the ring buffer was searched for exit()
 
-	exited bool   // an exit event was handled
-	shown  uint64 // events with output
+	// startedOnly means that a begin program called exit(), so that nothing else was attached.
+	startedOnly bool
+	exited      bool   // an exit event was handled
+	shown       uint64 // events with output
 
 	screen   *screen // terminal of the live view; nil: no live view
 	progress progress
@@ -374,6 +376,12 @@ func (s *session) start() error {
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
 	}
+	if s.opts.Mode == "" && s.exitPending() {
+		// The event loop handles the events of begin up to the exit, and ends.
+		s.startedOnly = true
+		s.attached, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
+		return nil
+	}
 	aopts := attach.Options{
 		PIDs:   s.opts.PIDs,
 		Follow: s.opts.FollowForks,
@@ -439,6 +447,16 @@ func (s *session) start() error {
 	}
 	s.attached += virtual
 	return nil
+}
+
+// exitPending reports whether the ring buffer has an exit. The programs of begin run on the calling
+// thread, so their records are finished.
+func (s *session) exitPending() (found bool) {
+	s.events.peek(0, func(record []byte) bool {
+		found = s.isExit(record)
+		return !found
+	})
+	return found
 }
 
 // warnRefused reports which functions of a pattern could not be probed.
@@ -509,9 +527,10 @@ func (s *session) announce() {
 	s.live.Store(true)
 }
 
-// resumeChild starts the command of -c. The run ends when the command exits.
+// resumeChild starts the command of -c, unless begin has ended the run. The run ends when the
+// command exits.
 func (s *session) resumeChild() error {
-	if s.child == nil {
+	if s.child == nil || s.startedOnly {
 		return nil
 	}
 	if err := s.child.resume(); err != nil {
@@ -546,8 +565,10 @@ func (s *session) stopped() bool {
 // loop handles events until something ends the run.
 func (s *session) loop() error {
 	defer s.startTimeout()()
-	if any, err := s.readIterators(); any || err != nil {
-		return err
+	if !s.startedOnly {
+		if any, err := s.readIterators(); any || err != nil {
+			return err
+		}
 	}
 	s.setAlarms()
 	s.startSnapshots()
