@@ -55,7 +55,10 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 	a := &p.Attach
 	f, err := x.files.Functions(
 		path,
-		&symbols.Question{Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != ""},
+		&symbols.Question{
+			Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != "",
+			Return: p.Kind == probe.Uretprobe,
+		},
 	)
 	if err != nil {
 		if m, ok := x.flat(p, path, err); ok {
@@ -81,10 +84,17 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 				Cause: fmt.Errorf("Could not resolve address: %s:%#x", path, a.Addr),
 			}
 		}
+		what := fmt.Sprintf("%s:%#x", path, a.Addr)
+		var err error
 		if f.Around != nil {
-			if err := x.checkInsnStart(p, path, f.Around, a.Addr-f.Around.Value); err != nil {
-				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
-			}
+			what = fmt.Sprintf("%s:%s+%d", path, f.Around.Name, a.Addr-f.Around.Value)
+			err = atStart(p, f.Around, a.Addr-f.Around.Value)
+		}
+		if err == nil {
+			err = x.checkSite(p, what, f.Site)
+		}
+		if err != nil {
+			return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 		}
 		return []resolve.Match{
 			{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, Offset: f.Base + f.CodeOffset},
@@ -115,10 +125,19 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 				Cause: fmt.Errorf("Offset outside the function bounds ('%s' size is %d)", s.Name, s.Size),
 			}
 		}
+		what := path + ":" + s.Name
 		if a.Offset > 0 {
-			if err := x.checkInsnStart(p, path, &s, a.Offset); err != nil {
-				return nil, &resolve.Failure{Probe: a.Text, Cause: err}
-			}
+			what = fmt.Sprintf("%s+%d", what, a.Offset)
+		}
+		err := atStart(p, &s, a.Offset)
+		if err == nil && (s.Size > 0 || a.Offset > 0) { // of a size of 0, --unsafe says enough
+			err = x.checkSite(p, what, s.Site)
+		}
+		if err != nil && probe.IsPattern(a.Name) {
+			continue
+		}
+		if err != nil {
+			return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 		}
 		m := resolve.Match{Text: text + s.Name, Name: s.Name, Path: f.Path, Offset: f.Base + off + a.Offset}
 		if a.Offset > 0 {

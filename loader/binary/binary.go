@@ -194,3 +194,19 @@ func parseLdCache(b []byte) []library {
 	}
 	return out
 }
+
+// IsProgram distinguishes a program from a library: it has a fixed address or names an
+// interpreter, or says so.
+func IsProgram(f *elf.File) bool {
+	if f.Type == elf.ET_EXEC {
+		return true
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return true
+		}
+	}
+	const pie = 0x08000000 // DF_1_PIE
+	flags, err := f.DynValue(elf.DT_FLAGS_1)
+	return err == nil && len(flags) == 1 && flags[0]&pie != 0
+}

@@ -2,43 +2,126 @@
 
 package binary
 
-import (
-	"debug/elf"
-	"errors"
+import "encoding/binary"
 
-	"btc/internal/arch"
+// flow is what runs after an instruction.
+type flow uint8
+
+const (
+	onward flow = iota // the next instruction
+	branch             // the next instruction or the target
+	jump               // the target, if it is known; never the next instruction
+	call               // the target, if it is known, and then the next instruction if that returns
+	halt               // nothing: the instruction returns, traps or is not for programs
 )
 
-// ErrNotCode means that bytes are not a known, complete instruction.
-var ErrNotCode = errors.New("no instruction")
-
-// AtInstruction reports whether an instruction starts off bytes after the start of a function, by decoding the
-// function from its start. code must extend to off. For architectures without a decoder it returns true.
-func AtInstruction(machine elf.Machine, code []byte, off uint64) (bool, error) {
-	if a := arch.ByMachine(machine); a != nil && a.InsnSize > 0 {
-		return off%uint64(a.InsnSize) == 0, nil
-	}
-	length, known := lengths[machine]
-	if !known {
-		return true, nil
-	}
-	at := uint64(0)
-	for at < off {
-		if at >= uint64(len(code)) {
-			return false, ErrNotCode
-		}
-		n := length(code[at:])
-		if n == 0 {
-			return false, ErrNotCode
-		}
-		at += uint64(n)
-	}
-	return at == off, nil
+// insn is a decoded instruction. A target that is not in the instruction is 0.
+type insn struct {
+	size   uint64
+	flow   flow
+	target uint64
+	lock   bool // begins with the prefix lock
 }
 
-// lengths are the functions that return the length of the instruction at the start of code, for architectures with
-// variable lengths; 0 if there is no instruction.
-var lengths = map[elf.Machine]func(code []byte) int{elf.EM_X86_64: lengthX86, elf.EM_RISCV: lengthRISCV}
+// decodeX86 decodes the instruction at the start of code, which is at the virtual address addr; false: it is unknown.
+func decodeX86(code []byte, addr uint64) (insn, bool) {
+	x := &x86{code: code[:min(len(code), maxX86)]}
+	if !x.instruction() || x.at > len(x.code) {
+		return insn{}, false
+	}
+	in := insn{size: uint64(x.at), lock: code[0] == 0xf0}
+	reg, offset := x.modRM>>3&7, 0
+	switch op := x.op; {
+	case x.other:
+	case x.two && op&0xf0 == 0x80: // jcc
+		in.flow, offset = branch, 4
+	case x.two && (op == 0x0b || op == 0xb9 || op == 0xff || op == 0x07 || op == 0x34 || op == 0x35):
+		in.flow = halt // ud2, ud1, ud0, sysret, sysenter, sysexit
+	case x.two:
+	case op&0xf0 == 0x70, op&0xfc == 0xe0: // jcc, loop, jrcxz
+		in.flow, offset = branch, 1
+	case op == 0xc7 && x.modRM == 0xf8: // xbegin
+		in.flow, offset = branch, 4
+	case op == 0xe8:
+		in.flow, offset = call, 4
+	case op == 0xe9:
+		in.flow, offset = jump, 4
+	case op == 0xeb:
+		in.flow, offset = jump, 1
+	case op == 0xff && reg&6 == 2:
+		in.flow = call
+	case op == 0xff && reg&6 == 4:
+		in.flow = jump
+	case op == 0xff && reg == 7, op&0xfc == 0x6c, op&0xf4 == 0xe4, op == 0xfa, op == 0xfb:
+		return insn{}, false // invalid; ports and interrupts: not for programs
+	case op == 0xc2, op == 0xc3, op&0xfe == 0xca, op == 0xcf, op == 0xcc, op == 0xf1, op == 0xf4:
+		in.flow = halt // ret, iret, int3, int1, hlt
+	}
+	switch offset {
+	case 1:
+		in.target = addr + in.size + uint64(int64(int8(code[x.at-1])))
+	case 4:
+		if x.small && !x.w { // processors of Intel and AMD differ in the size of the offset
+			return insn{}, false
+		}
+		in.target = addr + in.size + uint64(int64(int32(binary.LittleEndian.Uint32(code[x.at-4:]))))
+	}
+	return in, true
+}
+
+// decodeRISCV is decodeX86 for RISC-V, following chapters 2 and 26 of its manual.
+func decodeRISCV(code []byte, addr uint64) (insn, bool) {
+	in := insn{size: uint64(lengthRISCV(code))}
+	switch in.size {
+	case 2:
+		w := uint32(binary.LittleEndian.Uint16(code))
+		switch rs1 := w >> 7 & 31; {
+		case w == 0: // defined to be illegal
+			return in, false
+		case w&0xe003 == 0xa001: // c.j
+			in.flow = jump
+			in.target = addr + signed(
+				w>>12&1<<11|w>>11&1<<4|w>>9&3<<8|w>>8&1<<10|w>>7&1<<6|w>>6&1<<7|w>>3&7<<1|w>>2&1<<5, 12)
+		case w&0xc003 == 0xc001: // c.beqz, c.bnez
+			in.flow = branch
+			in.target = addr + signed(w>>12&1<<8|w>>10&3<<3|w>>5&3<<6|w>>3&3<<1|w>>2&1<<5, 9)
+		case w&0xf07f == 0x8002 && rs1 != 0: // c.jr
+			in.flow = jump
+		case w == 0x9002: // c.ebreak
+			in.flow = halt
+		case w&0xf07f == 0x9002: // c.jalr
+			in.flow = call
+		}
+	case 4:
+		w := binary.LittleEndian.Uint32(code)
+		rd := w >> 7 & 31
+		switch w & 0x7f {
+		case 0x63: // branches
+			in.flow = branch
+			in.target = addr + signed(w>>31<<12|w>>7&1<<11|w>>25&63<<5|w>>8&15<<1, 13)
+		case 0x6f, 0x67: // jal, jalr
+			in.flow = jump
+			if rd == 1 || rd == 5 { // link registers
+				in.flow = call
+			} else if rd != 0 {
+				return in, false
+			}
+			if w&8 != 0 {
+				in.target = addr + signed(w>>31<<20|w>>12&255<<12|w>>20&1<<11|w>>21&1023<<1, 21)
+			}
+		case 0x73: // system: ebreak, and instructions of the kernel
+			if w>>12&7 == 0 && w != 0x73 { // not ecall
+				in.flow = halt
+			}
+		}
+	default:
+		return in, false
+	}
+	return in, true
+}
+
+// signed extends a number of some bits to 64.
+func signed(v uint32, bits int) uint64 { return uint64(int64(int32(v)<<(32-bits)) >> (32 - bits)) }
 
 // lengthRISCV returns the length of an instruction of 32 bits, or of 16 with the extension C.
 func lengthRISCV(code []byte) int {
@@ -83,9 +166,11 @@ type x86 struct {
 	at                int
 	small, address, w bool // prefixes 66 and 67, REX.W
 	repne             bool // prefix f2
+	op, modRM         byte // modRM is 0 if there is none
+	two, other        bool // the opcode follows 0f, or another escape
 }
 
-// next returns the next byte; past the end it is 0, which lengthX86 detects.
+// next returns the next byte; past the end it is 0, which decodeX86 detects.
 func (x *x86) next() byte {
 	x.at++
 	if x.at > len(x.code) {
@@ -97,17 +182,8 @@ func (x *x86) next() byte {
 // maxX86 is the maximum length of an instruction in bytes.
 const maxX86 = 15
 
-// lengthX86 returns the length in bytes of the instruction at the start of code, in 64-bit mode,
-// 0 if there is none. It follows the formats of Intel's manual, volume 2, chapter 2, and
-// AMD's of XOP; 0f a6 and 0f a7 are VIA's PadLock.
-func lengthX86(code []byte) int {
-	x := &x86{code: code[:min(len(code), maxX86)]}
-	if !x.instruction() || x.at > len(x.code) {
-		return 0
-	}
-	return x.at
-}
-
+// instruction reads an instruction in 64-bit mode; false: it is invalid. It follows the formats of Intel's manual,
+// volume 2, chapter 2, and AMD's of XOP; 0f a6 and 0f a7 are VIA's PadLock.
 func (x *x86) instruction() bool {
 	op := x.next()
 	for ; ; op = x.next() {
@@ -130,6 +206,8 @@ func (x *x86) instruction() bool {
 		x.w = op&8 != 0
 		op = x.next()
 	}
+	x.op = op
+	x.other = op == 0xc5 || op == 0xc4 || op == 0x62 || op == 0x8f
 	switch op {
 	case 0x0f:
 		return x.escaped()
@@ -156,7 +234,9 @@ func (x *x86) instruction() bool {
 }
 
 func (x *x86) escaped() bool {
-	switch op := x.next(); {
+	op := x.next()
+	x.op, x.two, x.other = op, true, op == 0x38 || op == 0x3a
+	switch {
 	case op == 0x38:
 		x.next()
 		return x.rest('m')
@@ -228,6 +308,7 @@ func (x *x86) rest(kind byte) bool {
 	}
 	if modRM {
 		m := x.next()
+		x.modRM = m
 		mod, reg, rm := m>>6, m>>3&7, m&7
 		if mod != 3 && rm == 4 {
 			rm = x.next() & 7 // SIB: its base

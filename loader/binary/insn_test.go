@@ -14,6 +14,15 @@ import (
 	"testing"
 )
 
+// lengthX86 returns the length of the instruction at the start of code; 0 if there is none.
+func lengthX86(code []byte) int {
+	x := &x86{code: code[:min(len(code), maxX86)]}
+	if !x.instruction() || x.at > len(x.code) {
+		return 0
+	}
+	return x.at
+}
+
 func TestLengthX86(t *testing.T) {
 	if len(oneByte) != 256 || len(twoBytes) != 256 {
 		t.Fatal(len(oneByte), len(twoBytes))
@@ -65,26 +74,6 @@ func TestLengthX86(t *testing.T) {
 		}
 		if got := lengthX86(code); got != want {
 			t.Errorf("length of %s = %d, want %d", text, got, want)
-		}
-	}
-}
-
-func TestAtInstruction(t *testing.T) {
-	code := []byte{0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3}
-	for off, want := range map[uint64]bool{0: true, 1: true, 2: false, 3: false, 4: true, 5: true} {
-		if got, err := AtInstruction(elf.EM_X86_64, code, off); got != want || err != nil {
-			t.Errorf("offset %d: %v, %v", off, got, err)
-		}
-	}
-	if _, err := AtInstruction(elf.EM_X86_64, code, 9); err == nil {
-		t.Error("no error for an offset after the end")
-	}
-	if _, err := AtInstruction(elf.EM_X86_64, []byte{0x06, 0x90}, 1); err == nil {
-		t.Error("no error without code")
-	}
-	for off, want := range map[uint64]bool{0: true, 2: false, 3: false, 8: true} {
-		if got, _ := AtInstruction(elf.EM_AARCH64, nil, off); got != want {
-			t.Errorf("arm64, offset %d: %v", off, got)
 		}
 	}
 }
@@ -159,17 +148,4 @@ func FuzzLengthX86(f *testing.F) {
 			t.Fatal("length depends on the bytes after the instruction")
 		}
 	})
-}
-
-// TestRISCV checks boundaries of compressed and of 32-bit instructions.
-func TestRISCV(t *testing.T) {
-	code, _ := hex.DecodeString("1141" + "13050500" + "8280") // addi sp,sp,-16; mv a0,a0; ret
-	for off, want := range map[uint64]bool{0: true, 2: true, 4: false, 6: true, 8: true} {
-		if got, err := AtInstruction(elf.EM_RISCV, code, off); got != want || err != nil {
-			t.Errorf("offset %d: %v, %v", off, got, err)
-		}
-	}
-	if _, err := AtInstruction(elf.EM_RISCV, []byte{0x13, 5, 5}, 4); err == nil {
-		t.Error("truncated instruction has a length")
-	}
 }

@@ -13,7 +13,7 @@ const (
 	Signal       Permission = "signal"        // send signals to processes
 	Override     Permission = "override"      // change what kernel functions return
 	WriteUser    Permission = "write-user"    // change the memory of processes
-	ProbeAddress Permission = "probe-address" // probe the kernel and programs at any address
+	ProbeAddress Permission = "probe-address" // probe the kernel by address, programs where nothing proves that an instruction begins
 	Files        Permission = "files"         // write files
 	Pins         Permission = "pins"          // pin programs in the BPF file system
 )
@@ -39,7 +39,7 @@ var All = []struct {
 	{Signal, false, "send signals: signal(), signal_thread()"},
 	{Override, false, "change return values of kernel functions: override()"},
 	{WriteUser, false, "write memory of processes: write_user()"},
-	{ProbeAddress, false, "probes by address, or in the middle of an instruction"},
+	{ProbeAddress, false, "probe the kernel by address, and programs where the file does not prove that an instruction begins"},
 	{Files, true, "write files: skboutput()"},
 	{Pins, true, "pin iterators in the BPF file system: iter:KIND:NAME"},
 }

@@ -51,6 +51,8 @@ type Action struct {
 	Name       string // name of the function in the language, or ""
 	Path       string // Files, Pins: absolute
 	Pos        manifest.Pos
+	// OnHost means that the files of the host decide whether the permission is needed: package attach asks for it.
+	OnHost bool
 }
 
 // helperUse describes a helper that is not in safe.
@@ -113,11 +115,25 @@ func ofAttach(p *manifest.Program) []Action {
 				Pos:        p.Pos,
 			},
 		}
+	case (p.Kind == probe.Uprobe || p.Kind == probe.Uretprobe) && mayBeAddress(&p.Attach):
+		what := "probes a program at an address or offset, if its file does not prove that an instruction begins there: "
+		return []Action{
+			{Permission: ProbeAddress, What: what + p.Attach.Attaches(p.Kind), Pos: p.Pos, OnHost: true},
+		}
 	case resolve.PinPath(p) != "":
 		path := absolute(resolve.PinPath(p))
 		return []Action{{Permission: Pins, What: "pins an iterator at " + path, Path: path, Pos: p.Pos}}
 	}
 	return nil
+}
+
+// mayBeAddress reports whether a uprobe is at an address or an offset in a function, as far as its parameters are
+// known.
+func mayBeAddress(a *manifest.Attach) bool {
+	if n := len(a.Fill); n > 0 {
+		return strings.ContainsAny(a.Fill[n-1], "$+") || strings.HasPrefix(a.Fill[n-1], "0")
+	}
+	return a.Name == "" || a.Offset > 0
 }
 
 // ofCode adds the actions of each call in a program, subprograms included.
@@ -365,7 +381,7 @@ func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
 // *report.Error that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {
 	for _, a := range Actions(o) {
-		if !g.Covers(&a) {
+		if !a.OnHost && !g.Covers(&a) {
 			f := refusal(&o.Manifest.Script, &a)
 			if g.limit != nil && !g.limit.grants(&a) {
 				f.Hint = "no option allows it on this host: " + g.limitedTo()

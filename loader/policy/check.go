@@ -341,11 +341,13 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 	}
 	if p.grants != nil {
 		for _, a := range permit.Actions(o) {
-			if !p.grants.Covers(&a) {
-				refuses = append(
-					refuses,
-					fmt.Sprintf("the object %s: %s permits %s", a.What, p.At("allow"), p.grants.String()),
-				)
+			text := fmt.Sprintf("%s: %s permits %s", a.What, p.At("allow"), p.grants.String())
+			switch {
+			case p.grants.Covers(&a):
+			case a.OnHost:
+				limits = append(limits, "what "+text)
+			default:
+				refuses = append(refuses, "the object "+text)
 			}
 		}
 	}

@@ -43,11 +43,13 @@ type Function struct {
 	Offset      uint64 // in the file, if Loaded
 	Loaded      bool
 	Hidden      bool // not the default one of several versions
-	// At reports, for an offset into the function, whether an instruction starts there; Unchecked is the reason if
-	// that is not known.
-	At        bool
-	Unchecked string
+	// Site is what the file proves about its first byte, or about the requested offset. Entry is only known if
+	// requested.
+	Site Site
 }
+
+// Site is what a file proves about an address in its code.
+type Site = bin.Site
 
 // Image describes a program or library.
 type Image struct {
@@ -58,10 +60,11 @@ type Image struct {
 	// is none.
 	Identity, NoIdentity string
 	Functions            []Function // the requested functions, in the order of the file
-	// CodeOffset is the file offset of the requested address, if HasCode. Around is the innermost function that
-	// contains it after its first byte; nil if none is known.
+	// CodeOffset is the file offset of the requested address, if HasCode, and Site what the file proves about it.
+	// Around is the innermost function that contains it after its first byte; nil if none is known.
 	CodeOffset uint64
 	HasCode    bool
+	Site       Site
 	Around     *Function
 }
 
@@ -71,6 +74,7 @@ type Question struct {
 	Addr       uint64
 	Offset     uint64 // an offset inside the functions that Name matches, in bytes
 	Identity   bool   // return the file's identity
+	Return     bool   // for uretprobes: whether the sites are entries
 }
 
 // Functions returns functions of the file at path, which may be in an archive.
@@ -81,12 +85,13 @@ func (f *Files) Functions(path string, q *Question) (*Image, error) {
 	p.number(q.Addr)
 	p.number(q.Offset)
 	p.truth(q.Identity)
+	p.truth(q.Return)
 	u, img, err := f.ask(askFunctions, path, p)
 	if err != nil {
 		return nil, err
 	}
 	img.Identity, img.NoIdentity, img.Linked = u.text(), u.text(), u.truth()
-	img.CodeOffset, img.HasCode = u.number(), u.truth()
+	img.CodeOffset, img.HasCode, img.Site = u.number(), u.truth(), u.site()
 	if u.truth() {
 		img.Around = u.function()
 	}
@@ -209,7 +214,7 @@ func (r *request) answerFile(in io.ReaderAt) *reply {
 	case askFunctions:
 		err = p.functions(
 			f.File,
-			&Question{Name: u.text(), Lang: u.text(), Addr: u.number(), Offset: u.number(), Identity: u.truth()},
+			&Question{u.text(), u.text(), u.number(), u.number(), u.truth(), u.truth()},
 		)
 	case askProbes:
 		err = p.probes(f.File, u.text(), u.text(), u.truth())
@@ -243,8 +248,15 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	off, ok := CodeOffset(f, q.Addr)
 	p.number(off)
 	p.truth(ok)
+	starts := bin.NewStarts(f)
+	if q.Name == "" || q.Offset > 0 {
+		all, _ := usdt.Read(f)
+		for i := range all {
+			starts.Probes = append(starts.Probes, all[i].Addr)
+		}
+	}
 	if q.Name == "" {
-		// A stripped file does not say where its functions begin.
+		p.site(starts.At(q.Addr))
 		around, has := Function{}, false
 		eachFunction(f, func(s *bin.Symbol, name []byte) bool {
 			if surrounds(s.Value, s.Size, q.Addr) && (!has || s.Value > around.Value) {
@@ -252,15 +264,15 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 			}
 			return true
 		})
-		has = has && around.Value != q.Addr // an instruction starts at the first byte of a function
+		has = has && around.Value != q.Addr
 		p.truth(has)
 		if has {
-			around.check(f, q.Addr-around.Value)
 			p.function(&around)
 		}
 		p.number(0)
 		return nil
 	}
+	p.site(Site{})
 	p.truth(false)
 	at := len(*p)
 	p.number(0)
@@ -273,8 +285,11 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 			return false
 		}
 		fn := functionOf(f, s, name)
-		if q.Offset > 0 {
-			fn.check(f, q.Offset)
+		switch {
+		case q.Offset > 0:
+			fn.Site = starts.At(s.Value + q.Offset)
+		case starts.IsFunction(s):
+			fn.Site = Site{Start: true, Entry: q.Return && starts.IsEntry(s.Value, name)}
 		}
 		p.function(&fn)
 		n++
@@ -302,37 +317,6 @@ func functionOf(f *elf.File, s *bin.Symbol, name []byte) Function {
 	fn := Function{Name: string(name), Value: s.Value, Size: s.Size, Hidden: s.Hidden}
 	fn.Offset, fn.Loaded = FileOffset(f, s.Value)
 	return fn
-}
-
-// check determines whether an instruction begins off bytes into the function.
-func (fn *Function) check(f *elf.File, off uint64) {
-	code, err := codeOf(f, fn.Value, off)
-	if err == nil {
-		fn.At, err = bin.AtInstruction(f.Machine, code, off)
-	}
-	if err != nil {
-		fn.Unchecked = err.Error()
-	}
-}
-
-// maxFunction bounds the bytes of a function that are read.
-const maxFunction = 16 << 20
-
-// codeOf reads the code from a virtual address, up to the end of the instruction that starts before off.
-func codeOf(f *elf.File, addr, off uint64) ([]byte, error) {
-	const longest = 16 // instructions are not longer
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Vaddr <= addr && addr-p.Vaddr < p.Filesz &&
-			off < min(p.Filesz-(addr-p.Vaddr), maxFunction) {
-			code := make([]byte, min(off+longest, p.Filesz-(addr-p.Vaddr)))
-			n, err := p.ReadAt(code, int64(addr-p.Vaddr))
-			if err == io.EOF { // the file is truncated
-				err = nil
-			}
-			return code[:n], err
-		}
-	}
-	return nil, errors.New("the function's code cannot be read")
 }
 
 func (p *packer) probes(f *elf.File, provider, name string, identity bool) error {
@@ -369,7 +353,7 @@ func (p *packer) probes(f *elf.File, provider, name string, identity bool) error
 
 func (p *packer) address(f *elf.File, symbol string, offset uint64) {
 	p.text("")
-	a := Address{Program: isProgram(f)}
+	a := Address{Program: bin.IsProgram(f)}
 	bin.EachSymbol(f, func(s *bin.Symbol) bool {
 		if s.Defined() && string(s.Name()) == symbol {
 			a.Value = s.Value
@@ -406,22 +390,6 @@ func codeStart(f *elf.File) (least uint64, found bool) {
 	return least, found
 }
 
-// isProgram distinguishes a program from a library: it has a fixed address or names an
-// interpreter, or says so.
-func isProgram(f *elf.File) bool {
-	if f.Type == elf.ET_EXEC {
-		return true
-	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return true
-		}
-	}
-	const pie = 0x08000000 // DF_1_PIE
-	flags, err := f.DynValue(elf.DT_FLAGS_1)
-	return err == nil && len(flags) == 1 && flags[0]&pie != 0
-}
-
 // packer appends numbers and strings to a message; unpacker reads them back. Their methods are not inlined, which
 // would quintuple the code size.
 type packer []byte
@@ -454,13 +422,18 @@ func (p *packer) failure(err error) {
 
 func (p *packer) function(f *Function) {
 	p.text(f.Name)
-	p.text(f.Unchecked)
 	for _, n := range []uint64{f.Value, f.Size, f.Offset} {
 		p.number(n)
 	}
-	for _, t := range []bool{f.Loaded, f.Hidden, f.At} {
-		p.truth(t)
-	}
+	p.truth(f.Loaded)
+	p.truth(f.Hidden)
+	p.site(f.Site)
+}
+
+func (p *packer) site(s Site) {
+	p.truth(s.Start)
+	p.truth(s.Entry)
+	p.truth(s.Inside)
 }
 
 // unpacker reads a message from the other process, which is not trusted: past its end all numbers are 0 and all
@@ -507,16 +480,17 @@ func (u *unpacker) count() int { return int(min(u.number(), MaxResults)) }
 
 func (u *unpacker) function() *Function {
 	return &Function{
-		Name:      u.text(),
-		Unchecked: u.text(),
-		Value:     u.number(),
-		Size:      u.number(),
-		Offset:    u.number(),
-		Loaded:    u.truth(),
-		Hidden:    u.truth(),
-		At:        u.truth(),
+		Name:   u.text(),
+		Value:  u.number(),
+		Size:   u.number(),
+		Offset: u.number(),
+		Loaded: u.truth(),
+		Hidden: u.truth(),
+		Site:   u.site(),
 	}
 }
+
+func (u *unpacker) site() Site { return Site{Start: u.truth(), Entry: u.truth(), Inside: u.truth()} }
 
 func (u *unpacker) err() error {
 	if u.bad {

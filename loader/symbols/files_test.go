@@ -14,28 +14,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// TestCodeOfCutFile checks that a code segment past the end of the file is not read as code, which
-// would be zeros.
-func TestCodeOfCutFile(t *testing.T) {
-	var b bytes.Buffer
-	b.Write(make([]byte, 64))
-	b.Write([]byte{0x55, 0x90, 0x90, 0xc3})
-	prog := func(size uint64) *elf.File {
-		h := elf.ProgHeader{Type: elf.PT_LOAD, Off: 64, Vaddr: 0x1000, Filesz: size, Memsz: size}
-		return &elf.File{Progs: []*elf.Prog{{ProgHeader: h, ReaderAt: bytes.NewReader(b.Bytes()[64:])}}}
-	}
-	for _, tc := range []struct {
-		size, off uint64
-		bytes     int // -1 for an error
-	}{{4, 2, 4}, {4, 4, -1}, {1 << 60, 2, 4}, {1 << 60, 1000, 4}, {1 << 60, maxFunction, -1}} {
-		code, err := codeOf(prog(tc.size), 0x1000, tc.off)
-		if (err != nil) != (tc.bytes < 0) || err == nil && len(code) != tc.bytes {
-			t.Errorf("%+v: %d bytes, error = %v", tc, len(code), err)
-		}
-	}
-}
+	bin "btc/loader/binary"
+)
 
 // TestCodeOfFiles checks that an address in a file belongs to the code segment that contains it.
 func TestCodeOfFiles(t *testing.T) {
@@ -57,11 +38,11 @@ func TestCodeOfFiles(t *testing.T) {
 		t.Error("found code in a file without code")
 	}
 	for kind, want := range map[elf.Type]bool{elf.ET_EXEC: true, elf.ET_DYN: false} {
-		if got := isProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
-			t.Errorf("%s: isProgram = %t", kind, got)
+		if got := bin.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
+			t.Errorf("%s: IsProgram = %t", kind, got)
 		}
 	}
-	if !isProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
+	if !bin.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
 		t.Error("file with an interpreter not recognized as a program")
 	}
 }

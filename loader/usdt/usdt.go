@@ -22,7 +22,7 @@ import (
 // Location is one location of a probe; a probe that was inlined has many.
 type Location struct {
 	Provider, Name string
-	Offset         uint64 // offset of the probe's instruction in the file
+	Addr, Offset   uint64 // of the probe's instruction: virtual address, and offset in the file
 	Semaphore      uint64 // offset in the file of its counter, 0: none
 	Text           string // arguments as in the note
 	Args           []Arg
@@ -187,7 +187,7 @@ func (r *reader) location(desc []byte) (Location, error) {
 			semaphore += r.base - base
 		}
 	}
-	l := Location{Provider: parts[0], Name: parts[1], Text: parts[2]}
+	l := Location{Provider: parts[0], Name: parts[1], Addr: pc, Text: parts[2]}
 	var ok bool
 	if l.Offset, ok = r.fileOffset(pc, elf.PF_X); !ok {
 		return Location{}, fmt.Errorf(

@@ -129,8 +129,8 @@ func TestNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Location{
-		{Provider: "p", Name: "one", Offset: 0x110, Text: "8@%rax", Args: []Arg{{Register, 0, 80, NoIndex, 0, 8, false}}},
-		{Provider: "p", Name: "two", Offset: 0x210, Semaphore: 0x2004},
+		{Provider: "p", Name: "one", Addr: 0x1010, Offset: 0x110, Text: "8@%rax", Args: []Arg{{Register, 0, 80, NoIndex, 0, 8, false}}},
+		{Provider: "p", Name: "two", Addr: 0x1110, Offset: 0x210, Semaphore: 0x2004},
 	}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
