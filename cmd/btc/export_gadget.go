@@ -11,6 +11,7 @@ import (
 	"btc/cmd/btc/export"
 	"btc/internal/arch"
 	"btc/internal/option"
+	"btc/internal/safefile"
 	"btc/loader/object"
 )
 
@@ -88,7 +89,7 @@ func writeGadget(path, out, image string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(out, archive, 0o666)
+	return safefile.Write(out, archive, 0o666)
 }
 
 // gadgetMetadata returns the metadata of an object for an architecture. Each omission is reported

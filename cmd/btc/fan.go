@@ -22,6 +22,7 @@ import (
 	"btc/internal/fan"
 	"btc/internal/manifest"
 	"btc/internal/option"
+	"btc/internal/safefile"
 	"btc/loader/metrics"
 	"btc/loader/object"
 	"btc/loader/options"
@@ -410,7 +411,7 @@ func (r *fanRun) open() (*fanOutput, error) {
 	}
 	_, err := os.Stat(r.report.file)
 	fresh := os.IsNotExist(err)
-	f, err := os.OpenFile(r.report.file, os.O_WRONLY|os.O_CREATE, 0o666)
+	f, err := safefile.Create(r.report.file, 0, 0o666)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"btc/internal/fan"
 	"btc/internal/merge"
+	"btc/internal/safefile"
 	"btc/loader/format"
 	"btc/loader/render"
 )
@@ -313,5 +314,5 @@ func writeFailed(path string, results []fan.Result) error {
 			fmt.Fprintf(&b, "%s\t# %s: %s\n", r.Host.Name, r.State, oneLine(r.Reason))
 		}
 	}
-	return os.WriteFile(path, []byte(b.String()), 0o644)
+	return safefile.Write(path, []byte(b.String()), 0o644)
 }

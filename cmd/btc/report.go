@@ -13,6 +13,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/merge"
 	"btc/internal/option"
+	"btc/internal/safefile"
 	"btc/loader/format"
 	"btc/loader/output"
 	"btc/loader/render"
@@ -142,7 +143,7 @@ func (r *mergedReport) to(write func(io.Writer) error) error {
 	if r.file == "" {
 		return write(onTerminal(os.Stdout))
 	}
-	f, err := os.Create(r.file)
+	f, err := safefile.Create(r.file, os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"btc/internal/safefile"
 	"btc/loader/binary"
 )
 
@@ -83,17 +84,17 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 			return nil, fmt.Errorf("no file %s on this machine", name)
 		}
 	}
-	file, err := elf.Open(path)
+	file, err := openELF(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer file.Close()
 	b = &Binary{Path: path, Machine: file.Machine}
-	if b.ID, err = binary.Identity(file); err != nil {
+	if b.ID, err = binary.Identity(file.File); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	debug := file
-	if !hasDebug(file) {
+	if !hasDebug(file.File) {
 		if debug, err = f.separate(path, file); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -104,7 +105,7 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 		return nil, fmt.Errorf("%s: the debug information cannot be read: %w", path, err)
 	}
 	b.main = main
-	b.symbols(file)
+	b.symbols(file.File)
 	var addrs []byte
 	if s := debug.Section(".debug_addr"); s != nil {
 		addrs, _ = s.Data()
@@ -113,6 +114,27 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
+}
+
+// elfFile is an ELF file that was opened safely.
+type elfFile struct {
+	*elf.File
+	f *os.File
+}
+
+func (e *elfFile) Close() error { return e.f.Close() }
+
+func openELF(path string) (*elfFile, error) {
+	f, err := safefile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e, err := elf.NewFile(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &elfFile{e, f}, nil
 }
 
 func hasDebug(f *elf.File) bool {
@@ -126,8 +148,8 @@ func hasDebug(f *elf.File) bool {
 
 // separate finds the debug file of a stripped one: by build id, by the name in section .gnu_debuglink, or by its own
 // name with ".debug".
-func (f *Finder) separate(path string, file *elf.File) (*elf.File, error) {
-	id := binary.BuildID(file)
+func (f *Finder) separate(path string, file *elfFile) (*elfFile, error) {
+	id := binary.BuildID(file.File)
 	dir, base := filepath.Split(path)
 	var names []string
 	for _, d := range append(append([]string(nil), f.Dirs...), "/usr/lib/debug") {
@@ -136,7 +158,7 @@ func (f *Finder) separate(path string, file *elf.File) (*elf.File, error) {
 		}
 	}
 	links := []string{base + ".debug"}
-	if link := debugLink(file); link != "" {
+	if link := debugLink(file.File); link != "" {
 		links = append([]string{link}, links...)
 	}
 	absolute, _ := filepath.Abs(dir)
@@ -155,11 +177,11 @@ func (f *Finder) separate(path string, file *elf.File) (*elf.File, error) {
 		if sameFile(name, path) {
 			continue
 		}
-		d, err := elf.Open(name)
+		d, err := openELF(name)
 		if err != nil {
 			continue
 		}
-		if hasDebug(d) && binary.BuildID(d) == id {
+		if hasDebug(d.File) && binary.BuildID(d.File) == id {
 			return d, nil
 		}
 		d.Close()

@@ -6,8 +6,9 @@ import (
 	"debug/dwarf"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 )
 
@@ -72,11 +73,11 @@ func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 		places = append(places, filepath.Join(d, name), filepath.Join(d, filepath.Base(name)))
 	}
 	for _, p := range places {
-		f, err := elf.Open(p)
+		f, err := openELF(p)
 		if err != nil {
 			continue
 		}
-		s := readSections(f)
+		s := readSections(f.File)
 		f.Close()
 		if d, err := s.data(addrs); err == nil {
 			b.parts = append(b.parts, newPart(d))
@@ -132,15 +133,15 @@ func (s sections) data(addrs []byte) (*dwarf.Data, error) {
 // addPackage adds the units of a package PATH.dwp, which contains the parts of all units one after the other, with an
 // index.
 func (b *Binary) addPackage(path string, addrs []byte) error {
-	f, err := elf.Open(path + ".dwp")
-	if os.IsNotExist(err) {
+	f, err := openELF(path + ".dwp")
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the compiler has split it off to files that are not here", ErrNone)
 	}
 	if err != nil {
 		return fmt.Errorf("%s.dwp: %w", path, err)
 	}
 	defer f.Close()
-	all := readSections(f)
+	all := readSections(f.File)
 	section := f.Section(".debug_cu_index")
 	if section == nil {
 		return fmt.Errorf("%s.dwp has no index of its units", path)

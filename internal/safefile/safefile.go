@@ -16,6 +16,16 @@ import (
 // ErrNotRegular is the cause of an error about a directory, device, FIFO or socket.
 var ErrNotRegular = errors.New("not a regular file")
 
+// FileSystemError is the cause of an error about a file that is not opened because of the type of its file system.
+type FileSystemError struct{ Type string }
+
+func (e *FileSystemError) Error() string {
+	return "not opened: it is in a file system of type " + e.Type + ", where opening a file can have effects"
+}
+
+// ErrNoAnswer is the cause of an error about a file whose file system does not respond.
+var ErrNoAnswer = errors.New("the file system does not respond")
+
 // ErrTooLarge is the cause of an error about a file larger than the caller accepts.
 var ErrTooLarge = errors.New("file too large")
 
@@ -27,6 +37,25 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return readAll(f, limit)
+}
+
+// ReadPseudo is like Read, for a file that OpenPseudo opens.
+func ReadPseudo(path string, limit int64) ([]byte, error) {
+	f, err := OpenPseudo(path)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, limit)
+}
+
+// Write writes a file that Create opens, and truncates an existing one.
+func Write(path string, content []byte, mode os.FileMode) error {
+	f, err := Create(path, os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
 }
 
 // readAll reads and closes a file.

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +33,14 @@ func findBinaries(target string, pid int) ([]string, error) {
 		if root != "" && strings.HasPrefix(target, "/") {
 			file, err = safefile.Resolve(root, file)
 		} else {
-			_, err = os.Stat(file)
+			var f *os.File
+			if f, err = safefile.OpenHead(file, 1); err == nil {
+				f.Close()
+			}
+		}
+		var refused *safefile.FileSystemError
+		if errors.As(err, &refused) || errors.Is(err, safefile.ErrNotRegular) || errors.Is(err, safefile.ErrNoAnswer) {
+			return nil, err
 		}
 		if err != nil {
 			return nil, &resolve.Missing{

@@ -113,13 +113,13 @@ func ProgramsInPath(pattern string) []string {
 
 // IsELF reports whether a file is an ELF file of this machine's architecture, by its header.
 func IsELF(path string) bool {
-	f, err := safefile.Open(path)
+	const machineAt = 18 // e_machine
+	var head [machineAt + 2]byte
+	f, err := safefile.OpenHead(path, len(head))
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	const machineAt = 18 // e_machine
-	var head [machineAt + 2]byte
 	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:4]) != elf.ELFMAG {
 		return false
 	}

@@ -5,10 +5,11 @@ package binary
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"btc/internal/safefile"
 )
 
 // maxVisited bounds the directory entries visited for one pattern: "/*/*/*/*/*" would walk the whole disk.
@@ -37,7 +38,7 @@ func files(pattern string, budget int) ([]string, error) {
 		var next []string
 		for _, dir := range paths {
 			if !strings.ContainsAny(part, `*?[\`) {
-				if exists(dir + part) {
+				if safefile.Exists(dir + part) {
 					next = append(next, dir+part+end)
 				}
 				continue
@@ -55,32 +56,23 @@ func files(pattern string, budget int) ([]string, error) {
 	return paths, nil
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // matchingNames lists the entries of a directory that match one part of a pattern. The list is empty for anything
 // that is not a readable directory.
 func matchingNames(dir, part string, budget *int) ([]string, error) {
 	if dir == "" {
 		dir = "."
 	}
-	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-		return nil, nil
+	all, err := safefile.List(dir, *budget)
+	if errors.Is(err, safefile.ErrTooLarge) {
+		return nil, errors.New("too many directory entries to search")
 	}
-	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil
 	}
-	if *budget -= len(entries); *budget < 0 {
-		return nil, errors.New("too many directory entries to search")
-	}
-	var names []string
-	for _, e := range entries {
-		if ok, _ := filepath.Match(part, e.Name()); ok {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	*budget -= len(all)
+	slices.Sort(all)
+	return slices.DeleteFunc(all, func(name string) bool {
+		ok, _ := filepath.Match(part, name)
+		return !ok
+	}), nil
 }

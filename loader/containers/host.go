@@ -39,7 +39,7 @@ func Local() (*Host, error) {
 	if theirs, e := os.Stat(first + "/"); err == nil && e == nil && !os.SameFile(own, theirs) {
 		root, mounts = first, "/proc/1/mountinfo"
 	}
-	text, err := safefile.Read(mounts, maxState)
+	text, err := safefile.ReadPseudo(mounts, maxState)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func (h *Host) processes(c *Group) (pids []int) {
 
 // isFirst reports whether a process is the first of its PID namespace.
 func (h *Host) isFirst(pid int) bool {
-	text, err := safefile.Read(fmt.Sprintf("%s/%d/status", h.proc, pid), maxState)
+	text, err := safefile.ReadPseudo(fmt.Sprintf("%s/%d/status", h.proc, pid), maxState)
 	if err != nil {
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"btc/internal/arch"
+	"btc/internal/safefile"
 )
 
 // file is a BTF file, or a section of an ELF file.
@@ -28,7 +29,7 @@ func (f *file) Close() error { return f.f.Close() }
 
 // open opens raw BTF, or an ELF file with a section .BTF (a vmlinux with debug information).
 func open(path string) (*file, error) {
-	f, err := os.Open(path)
+	f, err := safefile.OpenPseudo(path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"btc/internal/safefile"
 )
 
 // parser runs the unprivileged process that parses untrusted files: symbol tables, perf
@@ -76,7 +78,7 @@ func (p *parser) exchange(r *request) (*reply, error) {
 	unix.ClockGettime(p.sock.cpuClock, &used)
 	p.sock.cpuLimit = used.Nano() + int64(patience*parseTime)
 	b := r.head()
-	n, err := sendMessage(p.sock.fd, b, r.files)
+	n, err := safefile.SendMessage(p.sock.fd, b, r.files)
 	if err != nil {
 		return nil, os.NewSyscallError("sendmsg", err)
 	}

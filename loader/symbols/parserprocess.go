@@ -12,6 +12,8 @@ import (
 
 	"github.com/ianlancetaylor/demangle"
 	"golang.org/x/sys/unix"
+
+	"btc/internal/safefile"
 )
 
 // Any program started under this name becomes the parser process: btrun, btc, a test.
@@ -123,7 +125,7 @@ func serve(s *socket) {
 func (r *request) receive(s *socket) error {
 	head := make([]byte, requestHead)
 	for {
-		n, files, err := receiveMessage(s.fd, head)
+		n, files, err := safefile.ReceiveMessage(s.fd, head)
 		if err == unix.EINTR {
 			continue
 		}

@@ -167,33 +167,14 @@ func (t *Table) hold(m *mapping, tgid uint32) {
 	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return
 	}
-	f := openSame(
-		m.file,
-		func() (*os.File, error) { return safefile.OpenIn(fmt.Sprintf("/proc/%d/root", tgid), m.path) },
-	)
-	if f == nil { // deleted files, too
-		f = openSame(m.file, func() (*os.File, error) {
-			return safefile.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end))
-		})
+	// Inodes are compared: device numbers of some file systems differ between stat and /proc/PID/maps.
+	f, err := safefile.OpenSame(fmt.Sprintf("/proc/%d/root", tgid), m.path, m.file.ino)
+	if err != nil { // deleted files, too
+		f, err = safefile.OpenSame("", fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end), m.file.ino)
 	}
-	if f != nil {
+	if err == nil {
 		t.held[m.file] = f
 	}
-}
-
-// openSame returns the file that open opens, if it is the expected one. Inodes are compared:
-// device numbers of some file systems differ between stat and /proc/PID/maps.
-func openSame(id fileID, open func() (*os.File, error)) *os.File {
-	f, err := open()
-	if err != nil {
-		return nil
-	}
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil || st.Ino != id.ino {
-		f.Close()
-		return nil
-	}
-	return f
 }
 
 // maxMappings bounds the mappings that are kept of one process.
@@ -390,7 +371,8 @@ func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
 	}
 	roots := rootsOf(tgid)
 	if f == nil { // the process has exited: the path must still refer to the same file
-		if f = openSame(m.file, func() (*os.File, error) { return safefile.Open(m.path) }); f == nil {
+		var err error
+		if f, err = safefile.OpenSame("", m.path, m.file.ino); err != nil {
 			return &fileSyms{}
 		}
 		roots = []string{"/"}

@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"frontend/expand":    {"frontend/ast", "frontend/cpp", "frontend/diag", "frontend/parse"},
 	"frontend/types":     {"ir", "ir/kernel"},
 	"frontend/cdef":      {"frontend/cpp", "frontend/types", "frontend/diag", "ir/kernel"},
-	"frontend/debuginfo": {"frontend/types", "loader/binary"},
+	"frontend/debuginfo": {"frontend/types", "internal/safefile", "loader/binary"},
 	"frontend/check":     {"frontend/debuginfo", "frontend/ast", "frontend/cpp", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/kernel", "internal/manifest"},
 	"frontend/irgen":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/kernel"},
 

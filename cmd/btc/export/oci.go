@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+
+	"btc/internal/safefile"
 )
 
 // File is a file of an image layout.
@@ -120,7 +122,7 @@ func WriteFiles(dir string, files []File) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, f.Content, 0o666); err != nil {
+		if err := safefile.Write(path, f.Content, 0o666); err != nil {
 			return err
 		}
 	}

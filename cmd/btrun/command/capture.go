@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"btc/internal/safefile"
 	"btc/loader/hostinfo"
 )
 
@@ -36,9 +37,13 @@ func replaceFile(path string, content []byte) error {
 	mode := os.FileMode(0o644)
 	if fi, err := os.Stat(path); err == nil {
 		if !fi.Mode().IsRegular() {
-			return os.WriteFile(path, content, mode) // a device or a pipe
+			return safefile.Write(path, content, mode) // a device or a pipe
 		}
 		mode = fi.Mode().Perm()
+	}
+	path, err := safefile.Target(path)
+	if err != nil {
+		return err
 	}
 	// The name is unique, so that no existing file or link is written to.
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"btc/internal/safefile"
 )
 
 // documentFile is the -o file for a document format: each document is written to a temporary file,
@@ -22,8 +24,9 @@ type documentFile struct {
 
 // createDocument checks that the directory is writable.
 func createDocument(path string) (*documentFile, error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+	path, err := safefile.Target(path)
+	if err != nil {
+		return nil, err
 	}
 	d := &documentFile{path: path, aside: filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")}
 	if err := d.begin(); err != nil {

@@ -2,7 +2,11 @@
 
 package command
 
-import "os"
+import (
+	"os"
+
+	"btc/internal/safefile"
+)
 
 // outputFile is the -o file. It is opened before anything is traced, so that a wrong name is
 // reported at once. A run that fails to start leaves the file unchanged: old content is kept, and a
@@ -16,7 +20,7 @@ type outputFile struct {
 func createOutput(path string) (*outputFile, error) {
 	_, err := os.Stat(path)
 	fresh := os.IsNotExist(err)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := safefile.Create(path, 0, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"btc/internal/safefile"
 )
 
 // rotatingFile is the -o file of a long run. When it reaches its maximum size it becomes FILE.1,
@@ -51,7 +53,7 @@ func createRotating(path string, size int64, keep int, messages io.Writer) (*rot
 // open opens the file. As for any output, old content is kept until the run writes something. After that, the
 // content of a file that somebody has put in its place is kept.
 func (r *rotatingFile) open() error {
-	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := safefile.Create(r.path, 0, 0o600)
 	if err != nil {
 		return err
 	}

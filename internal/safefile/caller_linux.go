@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package safefile
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// caller is the user on whose behalf queries find files; uid -1: this process's user, with its capabilities.
+var caller = struct{ uid, gid int }{-1, -1}
+
+// AsCaller calls f, in which files are found and opened with no more rights than the user who called this program:
+// the one that sudo or pkexec names, or the real user of a program with file capabilities. For root itself it just
+// calls f. It must not be called concurrently, and f must not start goroutines that open files.
+func AsCaller(f func()) {
+	caller.uid, caller.gid = os.Getuid(), os.Getgid()
+	if caller.uid == 0 {
+		for _, by := range []string{"SUDO_UID", "PKEXEC_UID"} {
+			if uid, err := strconv.ParseUint(os.Getenv(by), 10, 31); err == nil {
+				caller.uid, caller.gid = int(uid), int(uid)
+				if gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 31); err == nil {
+					caller.gid = int(gid)
+				}
+				break
+			}
+		}
+	}
+	if caller.uid == 0 {
+		caller.uid = -1
+	}
+	asCaller(f)
+	caller.uid = -1
+}
+
+// asCaller calls f in a thread with the caller's rights. Go has no call for the credentials of one thread.
+func asCaller(f func()) {
+	if caller.uid < 0 {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var old, less [2]unix.CapUserData
+		groups, err := unix.Getgroups()
+		if err != nil || unix.Capget(&head, &old[0]) != nil {
+			return // f is not called, and the thread ends
+		}
+		if less = old; os.Getuid() == 0 {
+			if unix.Setgroups(nil) != nil {
+				return
+			}
+			unix.SetfsgidRetGid(caller.gid)
+			unix.SetfsuidRetUid(caller.uid)
+		}
+		less[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SYS_PTRACE
+		if unix.Capset(&head, &less[0]) != nil {
+			return
+		}
+		f()
+		unix.SetfsuidRetUid(os.Geteuid())
+		unix.SetfsgidRetGid(os.Getegid())
+		if err = unix.Capset(&head, &old[0]); err == nil && os.Getuid() == 0 {
+			err = unix.Setgroups(groups)
+		}
+		if err == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	<-done
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package safefile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a query asks for.
+const (
+	askOpen   = iota // the file, for reading
+	askPath          // its path without symbolic links
+	askExists        // whether anything is at the path
+	askNames         // the names in a directory
+)
+
+// query is a request to find a file, and what to do with it.
+type query struct {
+	ask      int
+	root     string // directory that the path cannot leave; "": none
+	path     string
+	pseudo   bool // accept pseudo files whose reading has no effect
+	noFollow bool
+	ino      uint64 // inode number that the file must have; 0: any
+	limit    int    // of names, or of bytes that are read; 0: none
+}
+
+// Errors of queries. errSlow asks for the helper process.
+var (
+	errSlow     = errors.New("a file system on the path may not respond")
+	errConsumes = errors.New("not opened: reading it removes what it returns")
+	errOther    = errors.New("another file has its name")
+	// errNoProc is the error if /proc/self/fd is missing. It is not fs.ErrNotExist, because the file exists.
+	errNoProc = errors.New("is /proc not mounted? mount -t proc proc /proc")
+)
+
+// name is the path in messages.
+func (q *query) name() string {
+	if q.root == "" {
+		return q.path
+	}
+	return strings.TrimSuffix(q.root, "/") + "/" + strings.TrimPrefix(q.path, "/")
+}
+
+func (q *query) open() (*os.File, error) {
+	f, _, err := q.run()
+	return f, err
+}
+
+// run answers a query: in this process if no file system on the path can block it, else in the helper process. text
+// is the path of askPath.
+func (q *query) run() (f *os.File, text string, err error) {
+	at, m, err := q.quick()
+	if err == nil {
+		f, text, err = q.finish(at, m)
+	} else if err == errSlow {
+		f, text, err = helper.call(q, at)
+		unix.Close(at)
+	}
+	if err != nil {
+		return nil, "", &os.PathError{Op: "open", Path: q.name(), Err: err}
+	}
+	return f, text, nil
+}
+
+// mounts returns the mounts that the path can lead to. foreign: they are those of another user namespace, whose owner
+// can mount what may not respond, also as a layer of an overlay.
+func (q *query) mounts() (t mountTable, foreign bool) {
+	rest, inProc := strings.CutPrefix(q.root, "/proc/")
+	pid, _, _ := strings.Cut(rest, "/")
+	if !inProc || sameNamespace(pid, "mnt") {
+		return ownMounts(), false
+	}
+	text, err := os.ReadFile("/proc/" + pid + "/mountinfo")
+	t = parseMounts(text)
+	foreign = !sameNamespace(pid, "user")
+	t.slow = t.slow || foreign || err != nil
+	return t, foreign
+}
+
+func sameNamespace(pid, kind string) bool {
+	theirs, err := os.Readlink("/proc/" + pid + "/ns/" + kind)
+	ours, _ := os.Readlink("/proc/self/ns/" + kind)
+	return err == nil && theirs == ours
+}
+
+// quick finds the file with an O_PATH descriptor, which has no effect on the file. It does not wait for a file
+// system: errSlow is the error for a path that may lead through one that does not respond, with a descriptor if only
+// the file itself is in one.
+func (q *query) quick() (at int, m mount, err error) {
+	t, foreign := q.mounts()
+	if foreign {
+		return -1, m, errSlow
+	}
+	start, rest := q.root, q.path
+	if start == "" {
+		start = "."
+		if strings.HasPrefix(rest, "/") {
+			start = "/"
+			if top, below, ok := strings.Cut(rest[1:], "/"); ok && t.tops["/"+top] {
+				start, rest = "/"+top, strings.TrimLeft(below, "/")
+			}
+		}
+	}
+	dir, err := unix.Open(start, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, m, err
+	}
+	defer unix.Close(dir)
+	if m, ok := t.all[mountID(dir)]; !ok || m.use == served {
+		return -1, m, errSlow
+	}
+	const careful = unix.RESOLVE_NO_MAGICLINKS
+	at, err = q.find(dir, rest, careful|unix.RESOLVE_NO_XDEV)
+	if err == unix.EXDEV || err == unix.ELOOP && q.root == "" {
+		if t.slow {
+			return -1, m, errSlow
+		}
+		at, err = q.find(dir, rest, careful)
+	}
+	if err == unix.ELOOP && q.root == "" { // a magic link, whose target is a file itself: /proc/PID/exe
+		parent, base := path.Split(rest)
+		up, e := (&query{}).find(dir, parent+".", careful)
+		if e != nil {
+			return -1, m, errSlow
+		}
+		defer unix.Close(up)
+		if t.all[mountID(up)].name != "proc" {
+			return -1, m, errSlow
+		}
+		at, err = unix.Openat(up, base, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	if err == unix.ENOSYS && q.root == "" { // before Linux 5.6
+		at, err = unix.Open(q.path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return -1, m, err
+	}
+	t, _ = q.mounts() // the descriptor keeps the mount, whose ID could have been another's before
+	m, ok := t.all[mountID(at)]
+	if !ok || m.use == served {
+		return at, m, errSlow
+	}
+	return at, m, nil
+}
+
+// find opens the path from dir with O_PATH.
+func (q *query) find(dir int, path string, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve}
+	if q.root != "" {
+		how.Resolve |= unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
+	}
+	if q.noFollow || q.ask == askExists {
+		how.Flags |= unix.O_NOFOLLOW
+	}
+	return openat2(dir, path, &how)
+}
+
+// finish closes the O_PATH descriptor, after it has answered the query.
+func (q *query) finish(at int, m mount) (f *os.File, text string, err error) {
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if q.ask == askExists {
+		return nil, "", nil
+	}
+	if q.ask == askNames {
+		if m.use == refused {
+			return nil, "", &FileSystemError{m.name}
+		}
+		fd, err := reopen(at, unix.O_RDONLY|unix.O_DIRECTORY)
+		return os.NewFile(uintptr(fd), q.name()), "", err
+	}
+	if err := unix.Fstat(at, &st); err != nil {
+		return nil, "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, "", ErrNotRegular
+	}
+	if q.ino != 0 && st.Ino != q.ino {
+		return nil, "", errOther
+	}
+	if err := m.check(at, q.pseudo); err != nil {
+		return nil, "", err
+	}
+	if q.ask == askPath {
+		text, err = pathOf(at, q.root, &st)
+		return nil, text, err
+	}
+	// The time of the last access is not changed where this process may leave it: as owner, or with CAP_FOWNER.
+	fd, err := reopen(at, unix.O_RDONLY|unix.O_NOATIME)
+	if err == unix.EPERM {
+		fd, err = reopen(at, unix.O_RDONLY)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(fd), q.name()), "", nil
+}
+
+// reopen opens the very file that an O_PATH descriptor refers to, whatever is at its path by now. It does not wait for
+// the other end of a FIFO, a lease or a carrier.
+func reopen(at, flags int) (int, error) {
+	fd, err := unix.Open(
+		"/proc/self/fd/"+strconv.Itoa(at),
+		flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
+		0,
+	)
+	if err == unix.ENOENT { // the file exists, so its link must
+		return -1, errNoProc
+	}
+	return fd, err
+}
+
+// pathOf returns the path of the file at an O_PATH descriptor, as seen by this process.
+func pathOf(at int, root string, want *unix.Stat_t) (string, error) {
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(at))
+	if err != nil {
+		return "", err
+	}
+	// In another mount namespace the link is relative to that namespace's root; in the current one, for a process
+	// with its own root directory (chroot), it is the full path.
+	for _, name := range []string{root + link, link} {
+		var st unix.Stat_t
+		if unix.Lstat(name, &st) == nil && st.Dev == want.Dev && st.Ino == want.Ino {
+			return name, nil
+		}
+	}
+	return "", os.ErrNotExist
+}
+
+// list returns the names of askNames.
+func (q *query) list() (all []string, err error) {
+	f, text, err := q.run()
+	switch {
+	case err != nil:
+		return nil, err
+	case f == nil: // from the helper
+		return strings.FieldsFunc(text, func(r rune) bool { return r == 0 }), nil
+	}
+	defer f.Close()
+	if all, err = names(f, q.limit); err != nil {
+		err = &os.PathError{Op: "read", Path: q.name(), Err: err}
+	}
+	return all, err
+}
+
+// names reads at most limit names of a directory.
+func names(f *os.File, limit int) ([]string, error) {
+	all, err := f.Readdirnames(limit + 1)
+	if err == nil && len(all) > limit {
+		err = ErrTooLarge
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return all, err
+}
