@@ -35,6 +35,15 @@ type Object struct {
 	Spec     *ebpf.CollectionSpec
 }
 
+// InvalidError is an error about the content of a file, which its message may quote.
+type InvalidError struct {
+	Path string
+	Err  error
+}
+
+func (e *InvalidError) Error() string { return e.Path + ": " + e.Err.Error() }
+func (e *InvalidError) Unwrap() error { return e.Err }
+
 // ManifestPath returns the path of an object's manifest: x.json next to x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
@@ -70,11 +79,11 @@ func (f *Files) Parse() (*Object, error) {
 	}
 	m, err := manifest.Parse(f.Manifest)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.manifestPath, err)
+		return nil, &InvalidError{f.manifestPath, err}
 	}
 	o, err := Parse(f.Data, m)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Path, err)
+		return nil, &InvalidError{f.Path, err}
 	}
 	o.Path = f.Path
 	return o, nil
@@ -97,7 +106,7 @@ func ReadManifest(path string) (*manifest.Manifest, error) {
 	}
 	m, err := manifest.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ManifestPath(path), err)
+		return nil, &InvalidError{ManifestPath(path), err}
 	}
 	return m, nil
 }

@@ -20,6 +20,8 @@ import (
 	"btc/btrace"
 	"btc/internal/color"
 	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/attach"
 	"btc/loader/format"
 	"btc/loader/host"
@@ -160,11 +162,16 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 	defer out.Flush()
 	hidden := 0
 	for _, pattern := range strings.Split(strings.Join(o.patterns, ","), ",") {
-		points, err := attach.List(
-			h,
-			strings.TrimSpace(pattern),
-			attach.Options{PIDs: o.PIDs, Functions: o.Functions},
-		)
+		pattern = strings.TrimSpace(pattern)
+		var points []string
+		search := func() {
+			points, err = attach.List(h, pattern, attach.Options{PIDs: o.PIDs, Functions: o.Functions})
+		}
+		if o.policy != nil && ofFiles(pattern, len(o.PIDs) > 0) {
+			safefile.AsCaller(search)
+		} else {
+			search()
+		}
 		if err != nil {
 			fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
 			return 1
@@ -193,6 +200,15 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		)
 	}
 	return 0
+}
+
+// ofFiles reports whether listing a pattern opens files that it names, or those of a process.
+func ofFiles(pattern string, ofProcess bool) bool {
+	kind, _, _ := strings.Cut(pattern, ":")
+	if t := probe.Find(kind); t != nil {
+		return t.Space == probe.UserSpace
+	}
+	return ofProcess || strings.Contains(pattern, "/")
 }
 
 // trace runs the object; stderr is for messages about the -o file.

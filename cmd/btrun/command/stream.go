@@ -16,6 +16,7 @@ import (
 	"btc/btrace"
 	"btc/internal/arch"
 	"btc/internal/manifest"
+	"btc/internal/safefile"
 	"btc/loader/format"
 	"btc/loader/object"
 )
@@ -58,10 +59,25 @@ func (o *arguments) takeInput(s Streams) error {
 	return nil
 }
 
+// asCaller reads the object of the command line. Under a policy, users may run btrun with more rights than their own,
+// so the files are opened with those of the caller, and errors do not quote them.
+func asCaller[T any](o *arguments, read func(string) (T, error)) (v T, err error) {
+	if o.policy == nil {
+		return read(o.object)
+	}
+	err = errors.New("cannot open files with the rights of the caller")
+	safefile.AsCaller(func() { v, err = read(o.object) })
+	var invalid *object.InvalidError
+	if errors.As(err, &invalid) {
+		err = fmt.Errorf("%s: invalid content, which is not shown under the policy of this host", invalid.Path)
+	}
+	return v, err
+}
+
 // openObject opens the object of the command line, to run it.
 func (o *arguments) openObject() (*btrace.Object, error) {
 	if o.object != streamed {
-		return btrace.Open(o.object)
+		return asCaller(o, btrace.Open)
 	}
 	return btrace.Read(o.input)
 }
@@ -69,7 +85,7 @@ func (o *arguments) openObject() (*btrace.Object, error) {
 // readObject reads the object of the command line, to describe it.
 func (o *arguments) readObject() (*object.Object, error) {
 	if o.object != streamed {
-		return object.Read(o.object)
+		return asCaller(o, object.Read)
 	}
 	files, err := object.ReadStream(o.input)
 	if err != nil {
@@ -81,7 +97,7 @@ func (o *arguments) readObject() (*object.Object, error) {
 // readManifest reads the manifest of the object, and from a stream the object, too.
 func (o *arguments) readManifest() (*manifest.Manifest, error) {
 	if o.object != streamed {
-		return object.ReadManifest(o.object)
+		return asCaller(o, object.ReadManifest)
 	}
 	obj, err := o.readObject()
 	if err != nil {
