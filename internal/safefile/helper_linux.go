@@ -24,12 +24,14 @@ import (
 const helperName = "btrun-files"
 
 const (
-	helperSocket = 3               // in the helper process
-	answerTime   = 5 * time.Second // limit of a query
+	helperSocket = 3 // in the helper process
 	maxPause     = 10 * time.Minute
 	maxCopy      = 512 << 20 // bytes of a copied file
 	maxMessage   = 3 * unix.PathMax
 )
+
+// answerTime is the limit of a query. A variable for tests.
+var answerTime = 5 * time.Second
 
 type helperProcess struct {
 	mu   sync.Mutex

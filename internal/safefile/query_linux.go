@@ -117,17 +117,18 @@ func (q *query) quick() (at int, m mount, err error) {
 	if m, ok := t.all[mountID(dir)]; !ok || m.use == served {
 		return -1, m, errSlow
 	}
-	const careful = unix.RESOLVE_NO_MAGICLINKS
-	at, err = q.find(dir, rest, careful|unix.RESOLVE_NO_XDEV)
-	if err == unix.EXDEV || err == unix.ELOOP && q.root == "" {
+	how := uint64(unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV)
+	at, err = q.find(dir, rest, how)
+	if err == unix.EXDEV {
 		if t.slow {
 			return -1, m, errSlow
 		}
-		at, err = q.find(dir, rest, careful)
+		how = unix.RESOLVE_NO_MAGICLINKS
+		at, err = q.find(dir, rest, how)
 	}
 	if err == unix.ELOOP && q.root == "" { // a magic link, whose target is a file itself: /proc/PID/exe
 		parent, base := path.Split(rest)
-		up, e := (&query{}).find(dir, parent+".", careful)
+		up, e := (&query{}).find(dir, parent+".", how)
 		if e != nil {
 			return -1, m, errSlow
 		}
@@ -226,7 +227,7 @@ func pathOf(at int, root string, want *unix.Stat_t) (string, error) {
 	}
 	// In another mount namespace the link is relative to that namespace's root; in the current one, for a process
 	// with its own root directory (chroot), it is the full path.
-	for _, name := range []string{root + link, link} {
+	for _, name := range []string{strings.TrimSuffix(root, "/") + link, link} {
 		var st unix.Stat_t
 		if unix.Lstat(name, &st) == nil && st.Dev == want.Dev && st.Ino == want.Ino {
 			return name, nil
