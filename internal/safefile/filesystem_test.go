@@ -236,3 +236,46 @@ func TestInternalMount(t *testing.T) {
 	}
 	g.Close()
 }
+
+// Opening any file of a trace instance leaves its ring buffer as it is: free_buffer would empty it.
+func TestTraceBufferIsKept(t *testing.T) {
+	dir := mounted(t, "tracefs", "tracefs", "", 0) + "/instances/btc-test"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skip("skipped: no trace instances: ", err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	size, on := dir+"/buffer_size_kb", dir+"/tracing_on"
+	if err := os.WriteFile(size, []byte("100"), 0); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	os.WriteFile(dir+"/trace_options", []byte("disable_on_free"), 0)
+	os.WriteFile(dir+"/trace_marker", []byte("mark"), 0)
+	state := func() (all string) {
+		for _, name := range []string{size, on, dir + "/trace"} {
+			b, _ := os.ReadFile(name)
+			all += string(b)
+		}
+		return all
+	}
+	before := state()
+	entries, err := os.ReadDir(dir)
+	if err != nil || !strings.Contains(before, "mark") {
+		t.Skipf("skipped: no mark in the trace: %v\n%s", err, before)
+	}
+	for _, e := range entries {
+		path := dir + "/" + e.Name()
+		for _, open := range []func() (*os.File, error){
+			func() (*os.File, error) { return Open(path) }, func() (*os.File, error) { return OpenPseudo(path) },
+			func() (*os.File, error) { return OpenIn("/", path) }, func() (*os.File, error) { return OpenSame("", path, 0) },
+			func() (*os.File, error) { return OpenHead(path, 1) },
+		} {
+			if f, err := open(); err == nil {
+				t.Errorf("%s was opened", path)
+				f.Close()
+			}
+		}
+	}
+	if after := state(); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
