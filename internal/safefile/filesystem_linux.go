@@ -180,17 +180,14 @@ func mountID(at int) string {
 }
 
 // check returns an error if files of the file system of an O_PATH descriptor are not opened.
-func (m *mount) check(at int, pseudo bool) error {
+func (m *mount) check(at int, pseudo bool, st *unix.Stat_t) error {
 	switch {
 	case m.use == programs || m.use == served:
 		return nil
 	case m.use != reports || !pseudo:
 		return &FileSystemError{m.name}
 	}
-	var st, log unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil {
-		return err
-	}
+	var log unix.Stat_t
 	// Reading /proc/kmsg removes what it returns. All procfs mounts have the same inode for it (proc_get_inode).
 	isLog := unix.Lstat("/proc/kmsg", &log) == nil && log.Ino == st.Ino
 	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(at)); err != nil || strings.HasSuffix(link, "/kmsg") {

@@ -46,34 +46,34 @@ type helperProcess struct {
 var helper helperProcess
 
 // call sends a query and waits for the answer.
-func (h *helperProcess) call(q *query, at int) (f *os.File, text string, err error) {
+func (h *helperProcess) call(q *query) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Now().Before(h.resume) {
-		return nil, "", ErrNoAnswer
+		return ErrNoAnswer
 	}
 	if h.proc == nil {
 		if err := h.start(); err != nil {
-			return nil, "", err
+			return err
 		}
 	}
-	f, text, err = h.exchange(q, at)
+	err := h.exchange(q)
 	if err != errSlow {
 		h.pause = 0
-		return f, text, err
+		return err
 	}
 	h.proc.Kill()
 	go h.proc.Wait() // may take for ever
 	unix.Close(h.sock)
 	h.proc, h.pause = nil, min(max(2*h.pause, answerTime), maxPause)
 	h.resume = time.Now().Add(h.pause)
-	return nil, "", ErrNoAnswer
+	return ErrNoAnswer
 }
 
 // exchange returns errSlow if there is no answer.
-func (h *helperProcess) exchange(q *query, at int) (f *os.File, text string, err error) {
-	if _, err := SendMessage(h.sock, q.pack(), found(at)); err != nil {
-		return nil, "", errSlow
+func (h *helperProcess) exchange(q *query) error {
+	if _, err := SendMessage(h.sock, q.pack(), found(q.at)); err != nil {
+		return errSlow
 	}
 	end := time.Now().Add(answerTime)
 	for {
@@ -82,24 +82,20 @@ func (h *helperProcess) exchange(q *query, at int) (f *os.File, text string, err
 			break
 		}
 		if err != unix.EINTR || time.Now().After(end) {
-			return nil, "", errSlow
+			return errSlow
 		}
 	}
 	b := make([]byte, maxMessage)
 	n, fds, err := ReceiveMessage(h.sock, b)
 	if err != nil || n == 0 {
-		return nil, "", errSlow
+		return errSlow
 	}
 	if len(fds) > 0 {
-		f = os.NewFile(uintptr(fds[0]), q.name())
+		q.f, q.copied = os.NewFile(uintptr(fds[0]), q.name()), true
 	}
 	kind, text, _ := strings.Cut(string(b[:n]), "\x00")
-	if err := unpackError(kind, text); err != nil || q.ask != askNames || f == nil {
-		return f, text, err
-	}
-	defer f.Close()
-	list, err := io.ReadAll(f)
-	return nil, string(list), err
+	q.text = text
+	return unpackError(kind, text)
 }
 
 // found is a list of a descriptor; -1: none.
@@ -212,90 +208,81 @@ func init() {
 		if err != nil || q == nil {
 			os.Exit(0)
 		}
-		var f *os.File
-		var text string
-		asCaller(func() { f, text, err = q.here(append(fds, -1)[0]) })
-		answer := packError(err)
-		fd := -1
+		q.at = append(fds, -1)[0]
+		asCaller(func() { err = q.here() })
+		answer, fd := packError(err), -1
 		if err == nil {
-			answer += text
-			if f != nil {
-				fd = int(f.Fd())
+			answer += q.text
+			if q.f != nil {
+				fd = int(q.f.Fd())
 			}
 		}
 		SendMessage(helperSocket, []byte(answer), found(fd))
-		f.Close()
+		q.f.Close()
+		unix.Close(q.at)
 	}
 }
 
-// here answers a query in the helper process, where it may wait. at is the file, if it has been found.
-func (q *query) here(at int) (*os.File, string, error) {
-	if at < 0 {
-		dir, err := unix.AT_FDCWD, error(nil)
+// here answers a query in the helper process, where it may wait.
+func (q *query) here() (err error) {
+	if q.at < 0 {
+		dir := unix.AT_FDCWD
 		if q.root != "" {
 			if dir, err = unix.Open(q.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-				return nil, "", err
+				return err
 			}
 			defer unix.Close(dir)
 		}
-		if at, err = q.find(dir, q.path, 0); err != nil {
-			return nil, "", err
+		if q.at, err = q.find(dir, q.path, 0); err != nil {
+			return err
 		}
 	}
 	t, foreign := q.mounts()
-	m, known := t.all[mountID(at)]
+	m, known := t.all[mountID(q.at)]
 	if !known {
 		var fs unix.Statfs_t
 		var st unix.Stat_t
-		if err := errors.Join(unix.Fstatfs(at, &fs), unix.Fstat(at, &st)); err != nil {
-			unix.Close(at)
-			return nil, "", err
+		if err := errors.Join(unix.Fstatfs(q.at, &fs), unix.Fstat(q.at, &st)); err != nil {
+			return err
 		}
 		m.name, m.use = byMagic(uint32(fs.Type), unix.Major(st.Dev) != 0)
 	}
-	f, text, err := q.finish(at, m)
-	if err != nil || f == nil {
-		return nil, text, err
+	q.m = m
+	if err := q.finish(); err != nil || q.f == nil {
+		return err
 	}
 	// Reading the file, and even closing it, may wait, too.
+	in := q.f
 	switch {
 	case q.ask == askNames:
-		all, err := names(f, q.limit)
-		f.Close()
+		all, err := names(in, q.limit)
+		in.Close()
 		if err != nil {
-			return nil, "", err
+			return err
 		}
-		f, err = memory(bytes.NewBufferString(strings.Join(all, "\x00")))
-		return f, "", err
+		return q.memory(bytes.NewBufferString(strings.Join(all, "\x00")))
 	case strings.HasPrefix(m.name, "fuse") || foreign || !known && m.name == "overlay":
-		in := f
 		most := int64(maxCopy + 1)
 		if q.limit > 0 {
 			most = int64(q.limit)
 		}
-		f, err = memory(io.LimitReader(in, most))
+		err = q.memory(io.LimitReader(in, most))
 		in.Close()
 	}
-	return f, "", err
+	return err
 }
 
-// memory copies a file to memory.
-func memory(r io.Reader) (*os.File, error) {
+// memory makes a copy in memory the result.
+func (q *query) memory(r io.Reader) error {
 	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f := os.NewFile(uintptr(fd), "")
-	n, err := io.Copy(f, r)
+	q.f = os.NewFile(uintptr(fd), "")
+	n, err := io.Copy(q.f, r)
 	if err == nil && n > maxCopy {
 		err = ErrTooLarge
 	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	q.f.Seek(0, io.SeekStart)
+	return err
 }

@@ -35,14 +35,14 @@ func OpenSame(root, path string, ino uint64) (*os.File, error) {
 // Resolve returns the path, as seen by this process, of the regular file at path below the directory root. Below root
 // the result contains no symbolic links, so that calls that use it cannot leave the root directory of a process.
 func Resolve(root, path string) (string, error) {
-	_, found, err := (&query{ask: askPath, root: root, path: path}).run()
-	return found, err
+	q := query{ask: askPath, root: root, path: path}
+	err := q.run()
+	return q.text, err
 }
 
 // Exists reports whether there is anything at path, also a symbolic link that refers to nothing.
 func Exists(path string) bool {
-	_, _, err := (&query{ask: askExists, path: path}).run()
-	return err == nil
+	return (&query{ask: askExists, path: path}).run() == nil
 }
 
 // CreateIn creates the regular file at path below the directory root with mode 0600, or truncates an existing one,

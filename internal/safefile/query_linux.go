@@ -30,6 +30,13 @@ type query struct {
 	noFollow bool
 	ino      uint64 // inode number that the file must have; 0: any
 	limit    int    // of names, or of bytes that are read; 0: none
+
+	at   int      // O_PATH descriptor of the file; -1: not found
+	m    mount    // its mount
+	f    *os.File // result of askOpen and askNames
+	text string   // result of askPath
+	// copied: f comes from the helper process, and for askNames contains the names.
+	copied bool
 }
 
 // Errors of queries. errSlow asks for the helper process.
@@ -50,24 +57,28 @@ func (q *query) name() string {
 }
 
 func (q *query) open() (*os.File, error) {
-	f, _, err := q.run()
-	return f, err
+	err := q.run()
+	return q.f, err
 }
 
-// run answers a query: in this process if no file system on the path can block it, else in the helper process. text
-// is the path of askPath.
-func (q *query) run() (f *os.File, text string, err error) {
-	at, m, err := q.quick()
+// run answers a query: in this process if no file system on the path can block it, else in the helper process.
+func (q *query) run() error {
+	q.at = -1
+	err := error(unix.EINVAL)
+	if len(q.path) < unix.PathMax && strings.IndexByte(q.path, 0) < 0 {
+		err = q.quick()
+	}
 	if err == nil {
-		f, text, err = q.finish(at, m)
+		err = q.finish()
 	} else if err == errSlow {
-		f, text, err = helper.call(q, at)
-		unix.Close(at)
+		err = helper.call(q)
 	}
+	unix.Close(q.at)
 	if err != nil {
-		return nil, "", &os.PathError{Op: "open", Path: q.name(), Err: err}
+		q.f = nil
+		return &os.PathError{Op: "open", Path: q.name(), Err: err}
 	}
-	return f, text, nil
+	return nil
 }
 
 // mounts returns the mounts that the path can lead to. foreign: they are those of another user namespace, whose owner
@@ -94,10 +105,10 @@ func sameNamespace(pid, kind string) bool {
 // quick finds the file with an O_PATH descriptor, which has no effect on the file. It does not wait for a file
 // system: errSlow is the error for a path that may lead through one that does not respond, with a descriptor if only
 // the file itself is in one.
-func (q *query) quick() (at int, m mount, err error) {
+func (q *query) quick() (err error) {
 	t, foreign := q.mounts()
 	if foreign {
-		return -1, m, errSlow
+		return errSlow
 	}
 	start, rest := q.root, q.path
 	if start == "" {
@@ -111,45 +122,45 @@ func (q *query) quick() (at int, m mount, err error) {
 	}
 	dir, err := unix.Open(start, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, m, err
+		return err
 	}
 	defer unix.Close(dir)
 	if m, ok := t.all[mountID(dir)]; !ok || m.use == served {
-		return -1, m, errSlow
+		return errSlow
 	}
 	how := uint64(unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV)
-	at, err = q.find(dir, rest, how)
+	q.at, err = q.find(dir, rest, how)
 	if err == unix.EXDEV {
 		if t.slow {
-			return -1, m, errSlow
+			return errSlow
 		}
 		how = unix.RESOLVE_NO_MAGICLINKS
-		at, err = q.find(dir, rest, how)
+		q.at, err = q.find(dir, rest, how)
 	}
 	if err == unix.ELOOP && q.root == "" { // a magic link, whose target is a file itself: /proc/PID/exe
 		parent, base := path.Split(rest)
 		up, e := (&query{}).find(dir, parent+".", how)
 		if e != nil {
-			return -1, m, errSlow
+			return errSlow
 		}
 		defer unix.Close(up)
 		if t.all[mountID(up)].name != "proc" {
-			return -1, m, errSlow
+			return errSlow
 		}
-		at, err = unix.Openat(up, base, unix.O_PATH|unix.O_CLOEXEC, 0)
+		q.at, err = unix.Openat(up, base, unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
 	if err == unix.ENOSYS && q.root == "" { // before Linux 5.6
-		at, err = unix.Open(q.path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		q.at, err = unix.Open(q.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
-		return -1, m, err
+		return err
 	}
 	t, _ = q.mounts() // the descriptor keeps the mount, whose ID could have been another's before
-	m, ok := t.all[mountID(at)]
-	if !ok || m.use == served {
-		return at, m, errSlow
+	m, ok := t.all[mountID(q.at)]
+	if q.m = m; !ok || m.use == served {
+		return errSlow
 	}
-	return at, m, nil
+	return nil
 }
 
 // find opens the path from dir with O_PATH.
@@ -164,45 +175,44 @@ func (q *query) find(dir int, path string, resolve uint64) (int, error) {
 	return openat2(dir, path, &how)
 }
 
-// finish closes the O_PATH descriptor, after it has answered the query.
-func (q *query) finish(at int, m mount) (f *os.File, text string, err error) {
-	defer unix.Close(at)
-	var st unix.Stat_t
+// finish answers a query about the file that has been found.
+func (q *query) finish() (err error) {
+	flags := unix.O_RDONLY | unix.O_DIRECTORY
 	if q.ask == askExists {
-		return nil, "", nil
+		return nil
 	}
 	if q.ask == askNames {
-		if m.use == refused {
-			return nil, "", &FileSystemError{m.name}
+		if q.m.use == refused {
+			return &FileSystemError{q.m.name}
 		}
-		fd, err := reopen(at, unix.O_RDONLY|unix.O_DIRECTORY)
-		return os.NewFile(uintptr(fd), q.name()), "", err
+	} else {
+		var st unix.Stat_t
+		if err := unix.Fstat(q.at, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG {
+			return ErrNotRegular
+		}
+		if q.ino != 0 && st.Ino != q.ino {
+			return errOther
+		}
+		if err := q.m.check(q.at, q.pseudo, &st); err != nil {
+			return err
+		}
+		if q.ask == askPath {
+			q.text, err = pathOf(q.at, q.root, &st)
+			return err
+		}
+		flags = unix.O_RDONLY | unix.O_NOATIME
 	}
-	if err := unix.Fstat(at, &st); err != nil {
-		return nil, "", err
+	fd, err := reopen(q.at, flags)
+	if err == unix.EPERM { // O_NOATIME needs the owner or CAP_FOWNER
+		fd, err = reopen(q.at, unix.O_RDONLY)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, "", ErrNotRegular
+	if err == nil {
+		q.f = os.NewFile(uintptr(fd), q.name())
 	}
-	if q.ino != 0 && st.Ino != q.ino {
-		return nil, "", errOther
-	}
-	if err := m.check(at, q.pseudo); err != nil {
-		return nil, "", err
-	}
-	if q.ask == askPath {
-		text, err = pathOf(at, q.root, &st)
-		return nil, text, err
-	}
-	// The time of the last access is not changed where this process may leave it: as owner, or with CAP_FOWNER.
-	fd, err := reopen(at, unix.O_RDONLY|unix.O_NOATIME)
-	if err == unix.EPERM {
-		fd, err = reopen(at, unix.O_RDONLY)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	return os.NewFile(uintptr(fd), q.name()), "", nil
+	return err
 }
 
 // reopen opens the very file that an O_PATH descriptor refers to, whatever is at its path by now. It does not wait for
@@ -238,15 +248,15 @@ func pathOf(at int, root string, want *unix.Stat_t) (string, error) {
 
 // list returns the names of askNames.
 func (q *query) list() (all []string, err error) {
-	f, text, err := q.run()
-	switch {
-	case err != nil:
+	if err := q.run(); err != nil {
 		return nil, err
-	case f == nil: // from the helper
-		return strings.FieldsFunc(text, func(r rune) bool { return r == 0 }), nil
 	}
-	defer f.Close()
-	if all, err = names(f, q.limit); err != nil {
+	defer q.f.Close()
+	if q.copied {
+		b, err := io.ReadAll(q.f)
+		return strings.FieldsFunc(string(b), func(r rune) bool { return r == 0 }), err
+	}
+	if all, err = names(q.f, q.limit); err != nil {
 		err = &os.PathError{Op: "read", Path: q.name(), Err: err}
 	}
 	return all, err
