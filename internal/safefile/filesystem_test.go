@@ -253,6 +253,9 @@ func TestTraceBufferIsKept(t *testing.T) {
 	state := func() (all string) {
 		for _, name := range []string{size, on, dir + "/trace"} {
 			b, _ := os.ReadFile(name)
+			if strings.HasSuffix(name, "/trace") { // the name of the task is not always known
+				b = []byte(strings.Repeat("mark\n", strings.Count(string(b), ": mark")))
+			}
 			all += string(b)
 		}
 		return all
