@@ -10,9 +10,12 @@ import (
 	"btc/internal/probe"
 )
 
+// MaxPrograms is the largest number of programs of an object: of attach points of all clauses.
+const MaxPrograms = 4096
+
 // Limits on what a loader allocates or walks for a manifest. They are far above what scripts need.
 const (
-	maxPrograms  = 4096
+	maxPrograms  = MaxPrograms
 	maxMaps      = 1024
 	maxEvents    = 1 << 15
 	maxParams    = 256

@@ -93,14 +93,47 @@ type Param struct {
 	Name string
 	Type string // C type without qualifiers
 	Size int    // bytes
+	// Class is how the value is passed if it is neither an integer, an enum nor a pointer: struct, union or float.
+	Class string
 }
 
 // Prototype is the prototype of a kernel function or raw tracepoint.
 type Prototype struct {
 	Params []Param
 	Result string // type of the return value
+	// ResultClass is the Class of the return value.
+	ResultClass string
 	// Variadic: it has more parameters, which are not in Params.
 	Variadic bool
+}
+
+// maxTrampolineArgs is MAX_BPF_FUNC_ARGS of the kernel, and maxByValue the size of the largest struct that it passes to
+// fentry by value (btf_distill_func_proto).
+const (
+	maxTrampolineArgs = 12
+	maxByValue        = 16
+)
+
+// Trampoline returns why no kernel can enter a function with fentry or fexit, or "".
+func Trampoline(name string, proto *Prototype) string {
+	text := ""
+	switch {
+	case proto.Variadic:
+		text = "it is variadic"
+	case len(proto.Params) > maxTrampolineArgs:
+		text = fmt.Sprintf("it has %d arguments", len(proto.Params))
+	case proto.ResultClass != "":
+		text = "it returns a " + proto.ResultClass
+	}
+	for _, p := range proto.Params {
+		if p.Class == "union" || p.Class == "float" || p.Size > maxByValue {
+			text = "it passes a " + cmp.Or(p.Class, "value of more than 16 bytes")
+		}
+	}
+	if text != "" {
+		text = "this kernel cannot enter " + name + " with fentry or fexit: " + text
+	}
+	return text
 }
 
 // Arguments checks the arguments that a program reads against a prototype: each must be at the same position with the

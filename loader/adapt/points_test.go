@@ -11,7 +11,7 @@ import (
 )
 
 func TestArguments(t *testing.T) {
-	here := Prototype{Result: "int", Params: []Param{{"file", "struct file *", 8}, {"big", "struct pair", 16}, {"n", "unsigned int", 4}}}
+	here := Prototype{Result: "int", Params: []Param{{Name: "file", Type: "struct file *", Size: 8}, {Name: "big", Type: "struct pair", Size: 16}, {Name: "n", Type: "unsigned int", Size: 4}}}
 	for _, c := range []struct {
 		use  manifest.ArgUse
 		want string

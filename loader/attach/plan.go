@@ -42,6 +42,8 @@ type Options struct {
 	// Functions is a file that names the kernel functions which can be probed, in the
 	// form of tracefs' available_filter_functions; "": that file.
 	Functions string
+	// Separate means that clauses are not joined, because the cost of each counts.
+	Separate bool
 	// Mode is "test" or "bench" to run those programs instead of attaching the others; "" otherwise.
 	Mode string
 	// PinDir opens the directory of an iterator's pin, and returns the pin's name there; nil: paths are used
@@ -204,6 +206,11 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	out.number()
 	out.Plans = shareSyscalls(out.Plans)
 	out.Plans = preferRaw(out.Plans, h)
+	plans, over := resolve.Join(m, out.Plans, opts.Separate)
+	if over != nil {
+		return nil, over
+	}
+	out.Plans = plans
 	return out, nil
 }
 
@@ -392,7 +399,7 @@ func Attach(p *resolve.Plan, progs Programs, opts Options, h *host.Host) (Attach
 		}
 		out.Links = append(out.Links, l)
 		if opts.Made != nil {
-			opts.Made.Add(1)
+			opts.Made.Add(int64(1 + len(p.Joined)))
 		}
 	}
 	out.sites = len(out.Links)

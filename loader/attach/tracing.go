@@ -71,7 +71,7 @@ func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {
 
 // prototype returns a function's prototype without its first skip parameters.
 func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
-	out := &adapt.Prototype{Result: typeText(proto.Return)}
+	out := &adapt.Prototype{Result: typeText(proto.Return), ResultClass: class(proto.Return)}
 	if n := len(proto.Params); n > 0 && proto.Params[n-1].Name == "" && isVoid(proto.Params[n-1].Type) {
 		out.Variadic = true
 	}
@@ -80,9 +80,22 @@ func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 		if err != nil {
 			size = 8
 		}
-		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: typeText(param.Type), Size: size})
+		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: typeText(param.Type), Size: size, Class: class(param.Type)})
 	}
 	return out
+}
+
+// class returns how a value of a type is passed, see adapt.Param.
+func class(t btf.Type) string {
+	switch btf.UnderlyingType(t).(type) {
+	case *btf.Struct:
+		return "struct"
+	case *btf.Union:
+		return "union"
+	case *btf.Float:
+		return "float"
+	}
+	return ""
 }
 
 func isVoid(t btf.Type) bool { _, ok := t.(*btf.Void); return ok }

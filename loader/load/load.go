@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -101,6 +102,9 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	for i := range exp.Plans {
 		p := &exp.Plans[i]
 		copies += permit.ProgramMemory(o.Spec.Programs[p.Prog.Name], p.NumPrograms())
+		for j := range p.Joined {
+			copies += permit.ProgramMemory(o.Spec.Programs[p.Joined[j].Prog.Name], p.NumPrograms())
+		}
 	}
 	if err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory, opts.MemoryFrom); err != nil {
 		return nil, err
@@ -125,8 +129,11 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err == nil && opts.Filter.Follows() {
 		err = p.loadTracker()
 	}
+	if err == nil && p.types != nil {
+		adapt.Retype(o.Manifest, o.Spec.Types, append([]*btf.Spec{p.types}, p.moduleTypes...)...)
+	}
 	if err == nil {
-		err = checkWhole(o.Manifest, append([]*btf.Spec{p.types}, p.moduleTypes...)...)
+		err = adapt.Whole(o.Manifest, append([]*btf.Spec{p.types}, p.moduleTypes...)...)
 	}
 	if err != nil {
 		l.Close()
@@ -187,6 +194,7 @@ type programs struct {
 	moduleTypes []*btf.Spec
 
 	sharer *sharer
+	apart  bool // the clauses of a joined program have been loaded by themselves
 }
 
 // loadPlan loads the programs of a plan: by its strategy, or each match by itself where the kernel
@@ -204,27 +212,24 @@ func (p *programs) loadPlan(plan *resolve.Plan) (attach.Programs, error) {
 
 // loadMatches loads a program for each match, or a shared one.
 func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach.Programs, error) {
-	spec, err := p.specOf(plan, how)
-	if err != nil {
-		return attach.Programs{}, err
-	}
-	types, err := adapt.Tracepoint(
-		p.object.Manifest,
-		plan.Prog,
-		spec.Instructions,
-		events(plan),
-		p.types,
-		hostinfo.Tracepoint,
-	)
-	if err != nil {
-		return attach.Programs{}, err
+	clauses, types := append([]resolve.Plan{*plan}, plan.Joined...), p.types
+	specs := make([]*ebpf.ProgramSpec, len(clauses))
+	for i := range clauses {
+		c, err := &clauses[i], error(nil)
+		if specs[i], err = p.specOf(c, how); err != nil {
+			return attach.Programs{}, err
+		}
+		types, err = adapt.Tracepoint(p.object.Manifest, c.Prog, specs[i].Instructions, events(c), types, hostinfo.Tracepoint)
+		if err != nil {
+			return attach.Programs{}, err
+		}
 	}
 	out := attach.Programs{Strategy: how}
 	loaded, refused := 0, error(nil)
 	shared := map[int]*ebpf.Program{} // by process
 	for i := range plan.Matches {
 		m := &plan.Matches[i]
-		if how != resolve.PerMatch && (how == resolve.Multi || !plan.Prog.UsesID) {
+		if how != resolve.PerMatch && (how == resolve.Multi || !plan.UsesID()) {
 			if prog := shared[m.PID]; prog != nil {
 				out.Of = append(out.Of, prog)
 				continue
@@ -234,8 +239,16 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 			out.Of = append(out.Of, out.Of[m.SameAs-1])
 			continue
 		}
-		prog, err := p.loadMatch(plan, m, how, spec, types)
+		prog, err := p.loadMatch(clauses, i, how, specs, types)
 		if err != nil && p.leaveTypes(plan.Prog, err) {
+			return p.loadMatches(plan, how)
+		}
+		if err != nil && len(plan.Joined) > 0 && !p.apart {
+			if err := p.loadApart(clauses, i, how); err != nil {
+				return attach.Programs{}, err
+			}
+			defer func() { p.apart = false }()
+			p.apart = true // once
 			return p.loadMatches(plan, how)
 		}
 		switch {
@@ -255,6 +268,24 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	return out, nil
 }
 
+// loadApart loads each of the joined clauses of a refused program by itself for a match: the error then names the clause that
+// the kernel refuses, and one that the kernel accepts only with probe reads is changed (leaveTypes).
+func (p *programs) loadApart(clauses []resolve.Plan, match int, how resolve.Strategy) error {
+	for _, c := range clauses {
+		c.Joined, c.Matches = nil, c.Matches[match:match+1]
+		n := len(p.loaded.all)
+		_, err := p.loadMatches(&c, how)
+		for _, prog := range p.loaded.all[n:] {
+			prog.Close()
+		}
+		p.loaded.all = p.loaded.all[:n]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // specOf returns a plan's program, adapted to its strategy.
 func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.ProgramSpec, error) {
 	spec := p.object.Spec.Programs[plan.Prog.Name].Copy()
@@ -270,14 +301,10 @@ func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.Progr
 	return spec, nil
 }
 
-// loadMatch loads the program of one match.
-func (p *programs) loadMatch(
-	plan *resolve.Plan,
-	m *resolve.Match,
-	how resolve.Strategy,
-	spec *ebpf.ProgramSpec,
-	types *btf.Spec,
-) (*ebpf.Program, error) {
+// loadMatch loads the program of one match for a clause, or for several that are joined.
+func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+	plan, spec := &clauses[0], specs[0]
+	m := &plan.Matches[match]
 	if how == resolve.PerMatch {
 		spec.AttachTo = m.Name
 	}
@@ -289,17 +316,34 @@ func (p *programs) loadMatch(
 		defer target.Close()
 		spec.AttachTarget = target
 	}
-	if plan.Prog.UsesID && how != resolve.Multi {
-		if err := rewrite.PatchID(spec.Instructions, plan.Prog, m.ID); err != nil {
+	f := p.filter(plan, m.PID)
+	one := spec
+	if len(clauses) > 1 || !f.Empty() {
+		one = spec.Copy()
+	}
+	all := make([]asm.Instructions, len(clauses))
+	for i := range clauses {
+		c := &clauses[i]
+		if c.Prog.UsesID && how != resolve.Multi {
+			if err := rewrite.PatchID(specs[i].Instructions, c.Prog, c.Matches[match].ID); err != nil {
+				return nil, err
+			}
+		}
+		all[i] = specs[i].Instructions
+		if len(clauses) > 1 {
+			all[i] = specs[i].Copy().Instructions
+		}
+		if err := p.signs(c.Prog, all[i], types); err != nil {
 			return nil, err
 		}
+		if !f.Empty() {
+			all[i] = f.Program(slices.Clone(all[i]))
+		}
 	}
-	one := spec
-	if f := p.filter(plan, m.PID); !f.Empty() {
-		one = spec.Copy()
-		one.Instructions = f.Program(one.Instructions)
+	if one.Instructions = all[0]; len(all) > 1 {
+		one.Instructions = rewrite.Join(all)
 	}
-	return p.loadOne(plan.Prog, one, types)
+	return p.loadFitted(plan.Prog, one, types)
 }
 
 // loadTracker loads the program that follows forks.
@@ -407,12 +451,16 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 }
 
 func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
-	host := append([]*btf.Spec{types}, p.moduleTypes...)
-	err := adapt.Signs(p.object.Manifest, mp.Name, spec.Instructions, p.object.Spec.Types, host...)
-	if err != nil {
+	if err := p.signs(mp, spec.Instructions, types); err != nil {
 		return nil, err
 	}
 	return p.loadFitted(mp, spec, types)
+}
+
+// signs adapts the shifts of a program to this kernel.
+func (p *programs) signs(mp *manifest.Program, insns asm.Instructions, types *btf.Spec) error {
+	host := append([]*btf.Spec{types}, p.moduleTypes...)
+	return adapt.Signs(p.object.Manifest, mp.Name, insns, p.object.Spec.Types, host...)
 }
 
 // loadFitted loads a program whose shifts are adapted to this kernel.
@@ -429,7 +477,9 @@ func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, type
 		},
 	})
 	if err != nil {
-		return nil, refusal(p.object.Manifest, mp, spec.Instructions, err)
+		return nil, refusal(p.object.Manifest, mp, spec.Instructions, err, func(use *manifest.FieldUse) string {
+			return adapt.Lacks(use, p.object.Spec.Types, append([]*btf.Spec{types}, p.moduleTypes...)...)
+		})
 	}
 	prog := coll.DetachProgram(mp.Name)
 	coll.Close()

@@ -26,8 +26,8 @@ import (
 const logTail = 6
 
 // refusal translates the kernel's error for a program, and its verifier log, to terms of the
-// script.
-func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error) error {
+// script. lacks describes a field that could not be relocated; nil: as missing.
+func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error, lacks func(*manifest.FieldUse) string) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
 	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // the log does not mention it
@@ -45,7 +45,9 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 	}
 	if use := fieldAt(m, mp, insn); use != nil && isPoison(log) {
 		f.Pos = use.Pos
-		f.Text = "this kernel has no " + use.String()
+		if f.Text = "this kernel has no " + use.String(); lacks != nil {
+			f.Text = lacks(use)
+		}
 		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
 		if a := &mp.Attach; mp.Kind == probe.Tracepoint && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
 			f.Hint = "the event differs on this kernel (" + m.Target + " was compiled for); see its fields with: cat /sys/kernel/tracing/events/" + a.Target + "/" + a.Name + "/format"

@@ -172,7 +172,7 @@ func (p *programs) noTypes(path string, err error) error {
 // without the flavor after "___", including types of values that are printed whole. It is empty if there are no
 // relocations.
 func (p *programs) coreTypes() []string {
-	whole := wholeTypes(p.object.Manifest)
+	whole := adapt.WholeTypes(p.object.Manifest)
 	relocated := false
 	for _, s := range p.object.Spec.Programs {
 		for i := range s.Instructions {

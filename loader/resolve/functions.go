@@ -124,6 +124,9 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 		if err != nil {
 			return Plan{}, err
 		}
+		if text := adapt.Trampoline(a.Name, proto); text != "" {
+			return Plan{}, &Failure{p.Attach.Text, errors.New(text + "; use a kprobe instead")}
+		}
 		if err := adapt.Arguments(p, *proto); err != nil {
 			return Plan{}, err
 		}
@@ -139,7 +142,7 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 	plan := Plan{Strategy: PerMatch}
 	for _, f := range Matching(functions, a) {
 		proto, _, err := traced(k, &manifest.Attach{Target: f.Module, Name: f.Name})
-		if err != nil || !canTrampoline(proto) {
+		if err != nil || adapt.Trampoline(f.Name, proto) != "" {
 			continue
 		}
 		plan.Matches = append(
@@ -156,10 +159,6 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 // inModule returns the value of the builtin probe for kinds whose functions may be in several
 // modules: it includes the module, even if the script does not.
 func inModule(kind, module, name string) string { return kind + ":" + module + ":" + name }
-
-// canTrampoline excludes functions that no kernel can enter with fentry: variadic ones, or with
-// more than twelve arguments (MAX_BPF_FUNC_ARGS).
-func canTrampoline(proto *adapt.Prototype) bool { return len(proto.Params) <= 12 && !proto.Variadic }
 
 // traced finds a function by name, in its module if it is given. It returns the module, "vmlinux"
 // for the kernel itself.

@@ -10,6 +10,7 @@ package resolve
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -133,11 +134,18 @@ type Plan struct {
 	Direction  string          // sys_enter or sys_exit, with the strategy SharedRaw
 	// Filtered means that the program must be loaded with the filters of the run.
 	Filtered bool
+	// Joined are the plans of clauses that the programs of this plan call after its own, see Join. They have the same sites.
+	Joined []Plan
+}
+
+// UsesID reports whether a clause of the plan uses the number of its attach point.
+func (p *Plan) UsesID() bool {
+	return p.Prog.UsesID || slices.ContainsFunc(p.Joined, func(j Plan) bool { return j.Prog.UsesID })
 }
 
 // NumPrograms returns the number of BPF programs loaded for a plan.
 func (p *Plan) NumPrograms() int {
-	if p.Strategy == PerMatch || p.Prog.UsesID && p.Strategy != Multi {
+	if p.Strategy == PerMatch || p.UsesID() && p.Strategy != Multi {
 		return len(p.Matches)
 	}
 	processes := map[int]bool{}
@@ -155,7 +163,7 @@ func (p *Plan) Probes(n int) int {
 			n--
 		}
 	}
-	return n
+	return n * (1 + len(p.Joined))
 }
 
 // LinksNumber reports whether a program can get the number of its attach point from its link:

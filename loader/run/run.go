@@ -289,6 +289,7 @@ func (s *session) prepare() error {
 			Inside:    s.inside,
 			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
 			Functions: s.opts.Functions,
+			Separate:  s.opts.Budget > 0,
 			Mode:      s.opts.Mode,
 		},
 	)
@@ -423,6 +424,9 @@ func (s *session) start() error {
 		s.warnRefused(plan, made.Refused)
 		if err == nil {
 			kept[plan.Prog.Clause] = true
+			for j := range plan.Joined {
+				kept[plan.Joined[j].Prog.Clause] = true
+			}
 			continue
 		}
 		failed = true

@@ -3,7 +3,6 @@
 package forecast
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,10 +11,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/object"
-	"btc/loader/report"
 	"btc/loader/rewrite"
 )
 
@@ -36,18 +35,13 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 		)
 	}
 	if err := c.relocate(p, insns, at); err != nil {
-		pos, text := p.Pos, err.Error()
-		var placed *report.Error
-		if errors.As(err, &placed) {
-			pos, text = placed.Pos, placed.Text
-		}
-		c.find(Fails, p, pos, "%s", text)
+		c.refuse(p, p.Pos, err)
 		return Fails, len(insns), nil
 	}
 	f := newFlow(insns)
 	f.run()
 	old := origins(at)
-	verdict, length := c.moduleTypes(p), 0
+	verdict, length := worse(c.moduleTypes(p), c.arguments(p, f)), 0
 	crowded := false
 	switch c.verified, crowded = f.estimate(verifierLimit); {
 	case crowded:
@@ -82,9 +76,57 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 		case ins.IsBuiltinCall() && !c.helpers[ins.Constant]:
 			verdict = Fails
 			c.noHelper(p, asm.BuiltinFunc(ins.Constant), positionOf(insns, i, p.Pos))
+		case ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnDPath && (p.Kind == probe.Fentry || p.Kind == probe.Fexit) &&
+			!slices.Contains(dPath, p.Attach.Name):
+			verdict = worse(verdict, Fails)
+			c.find(Fails, p, positionOf(insns, i, p.Pos), "kernels do not permit path() in %s, only in fentry and fexit of %s",
+				p.Attach.Text, strings.Join(dPath, ", "))
 		}
 	}
 	return verdict, length, nil
+}
+
+// arguments checks the words of the context that a program reads against the number that the kernel passes: a raw
+// tracepoint's link (bpf_raw_tp_link_attach) and the verifier (btf_ctx_access) refuse a program that reads more.
+func (c *checker) arguments(p *manifest.Program, f *flow) Verdict {
+	var protos []*kernel.Type
+	more, what := 0, "arguments"
+	switch p.Kind {
+	case probe.RawTracepoint:
+		for _, name := range c.t.RawTracepoints(p.Attach.Name) {
+			if t, ok := c.t.RawTracepoint(name); ok {
+				protos = append(protos, t)
+			}
+		}
+	case probe.Fentry, probe.Fexit:
+		if fn, ok := c.t.Func(c.t.Arch().SyscallFunc(p.Attach.Name)); ok && fn.Proto != nil {
+			protos = append(protos, fn.Proto)
+		}
+		if p.Kind == probe.Fexit {
+			more, what = 1, "arguments and the result"
+		}
+	}
+	if len(protos) == 0 {
+		return OK
+	}
+	has := -1
+	for _, proto := range protos {
+		words := more
+		for _, param := range proto.Params {
+			words += max(1, (param.Type().Resolve().Size+7)/8)
+		}
+		if has < 0 || words < has { // the verifier's refusal of one match ends the run
+			has = words
+		}
+	}
+	for i := range f.insns {
+		if n := f.context[i]; n > 8*has {
+			c.find(Fails, p, positionOf(f.insns, i, p.Pos), "%s has %d words of %s on this kernel, and the script reads word %d",
+				p.Attach.Text, has, what, (n+7)/8)
+			return Fails
+		}
+	}
+	return OK
 }
 
 // moduleTypes returns the types that exist only in modules of the target's kernel.
@@ -138,11 +180,7 @@ func (c *checker) noHelper(p *manifest.Program, h asm.BuiltinFunc, pos manifest.
 func (c *checker) poisoned(p *manifest.Program, insn int, pos manifest.Pos) {
 	for _, u := range c.m.Fields {
 		if u.Program == p.Name && u.Insn == insn {
-			what := u.Type
-			if u.Path != "" {
-				what = "field " + u.Path + " in " + u.Type
-			}
-			c.find(Fails, p, u.Pos, "this kernel has no %s", what)
+			c.find(Fails, p, u.Pos, "%s", adapt.Lacks(&u, c.o.Spec.Types, c.spec))
 			return
 		}
 	}
@@ -177,6 +215,8 @@ func (c *checker) relocate(p *manifest.Program, insns asm.Instructions, at []int
 	if err != nil || len(relos) == 0 {
 		return err
 	}
+	c.spec = spec
+	adapt.Retype(m, c.o.Spec.Types, spec)
 	if err := adapt.Signs(m, p.Name, insns, c.o.Spec.Types, spec); err != nil {
 		return err
 	}

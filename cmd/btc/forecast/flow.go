@@ -17,6 +17,8 @@ type flow struct {
 	index map[int]int // and the reverse
 	in    []*state
 	work  []int
+	// context is, for a load through the program's context, the offset of the byte after it; else 0.
+	context map[int]int
 }
 
 // state is what is known before an instruction about r0 to r10 and about values saved on the stack,
@@ -24,16 +26,17 @@ type flow struct {
 // which holds for btc's code.
 type state struct {
 	reg  [11]value
-	slot map[int16]uint64 // known words of the stack frame
+	slot map[int16]value // known words of the stack frame, and copies of the context
 }
 
 type value struct {
-	known bool
-	v     uint64
+	known   bool
+	v       uint64
+	context bool // the program's context; not known
 }
 
 func newFlow(insns asm.Instructions) *flow {
-	f := &flow{insns: insns, raw: make([]int, len(insns)), index: map[int]int{}, in: make([]*state, len(insns))}
+	f := &flow{insns: insns, raw: make([]int, len(insns)), index: map[int]int{}, in: make([]*state, len(insns)), context: map[int]int{}}
 	n := 0
 	for i := range insns {
 		f.raw[i], f.index[n] = n, i
@@ -48,7 +51,9 @@ func (f *flow) reached(i int) bool { return f.in[i] != nil }
 func (f *flow) run() {
 	for i := range f.insns {
 		if i == 0 || f.insns[i].Symbol() != "" {
-			f.enter(i, state{})
+			s := state{}
+			s.reg[1].context = i == 0
+			f.enter(i, s)
 		}
 	}
 	for len(f.work) > 0 {
@@ -73,7 +78,7 @@ func (f *flow) enter(i int, s state) {
 	}
 	changed := false
 	for r := range s.reg {
-		if have := &f.in[i].reg[r]; have.known && *have != s.reg[r] {
+		if have := &f.in[i].reg[r]; (have.known || have.context) && *have != s.reg[r] {
 			*have, changed = value{}, true
 		}
 	}
@@ -102,8 +107,14 @@ func (f *flow) step(i int, s state) {
 			v:     uint64(ins.Constant),
 		}
 	case class == asm.LdXClass:
-		v, known := s.slot[ins.Offset]
-		s.reg[ins.Dst] = value{known: known && ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord, v: v}
+		if s.reg[ins.Src].context {
+			f.context[i] = int(ins.Offset) + ins.OpCode.Size().Sizeof()
+		}
+		v := value{}
+		if ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord {
+			v = s.slot[ins.Offset]
+		}
+		s.reg[ins.Dst] = v
 	case class == asm.StClass && ins.Dst == asm.R10:
 		s.store(ins, value{known: true, v: uint64(ins.Constant)})
 	case class == asm.StXClass && ins.OpCode.Mode() != asm.MemMode: // atomics fetch into the source register or r0
@@ -127,11 +138,11 @@ func (s *state) store(ins *asm.Instruction, v value) {
 			delete(s.slot, at)
 		}
 	}
-	if v.known && ins.OpCode.Size() == asm.DWord && ins.OpCode.Mode() == asm.MemMode {
+	if (v.known || v.context) && ins.OpCode.Size() == asm.DWord && ins.OpCode.Mode() == asm.MemMode {
 		if s.slot == nil {
-			s.slot = map[int16]uint64{}
+			s.slot = map[int16]value{}
 		}
-		s.slot[ins.Offset] = v.v
+		s.slot[ins.Offset] = v
 	}
 }
 
@@ -142,6 +153,9 @@ func alu(ins *asm.Instruction, s *state) value {
 		b = s.reg[ins.Src]
 	}
 	if op == asm.Mov {
+		if b.context && ins.OpCode.Class() == asm.ALU64Class && ins.Offset == 0 {
+			return b
+		}
 		a = value{known: true}
 	}
 	if !a.known || !b.known || ins.Offset != 0 {

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cilium/ebpf/btf"
+
 	"btc/internal/manifest"
 	"btc/ir/kernel"
 	"btc/loader/object"
@@ -80,6 +82,10 @@ func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 		return nil, err
 	}
 	c.needs()
+	c.hostOnly()
+	if err := c.wholeValues(); err != nil {
+		return nil, err
+	}
 	points := c.points()
 	for i := range points {
 		if err := c.program(&c.m.Programs[i], points[i]); err != nil {
@@ -102,6 +108,7 @@ type checker struct {
 	verified int // estimate of the last program
 
 	types   *types
+	spec    *btf.Spec      // types of the target that the last program was relocated with
 	helpers map[int64]bool // numbers of the helpers that the target has
 	// needed are the missing helpers that were reported with a construct from the manifest.
 	needed map[string]bool

@@ -175,12 +175,25 @@ func unknown(format string, args ...any) error {
 
 // prototype converts the type of a function to the form that the loader compares.
 func prototype(t *kernel.Type) *adapt.Prototype {
-	out := &adapt.Prototype{Result: t.Elem().String()}
+	out := &adapt.Prototype{Result: t.Elem().String(), ResultClass: class(t.Elem()), Variadic: t.Variadic}
 	for _, param := range t.Params {
 		p := param.Type()
-		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size})
+		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size, Class: class(p)})
 	}
 	return out
+}
+
+// class returns how a value of a type is passed, see adapt.Param.
+func class(t *kernel.Type) string {
+	switch t.Resolve().Kind {
+	case kernel.Struct:
+		return "struct"
+	case kernel.Union:
+		return "union"
+	case kernel.Float:
+		return "float"
+	}
+	return ""
 }
 
 // Arch returns the target's architecture.

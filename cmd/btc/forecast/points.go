@@ -36,10 +36,31 @@ func (c *checker) points() []point {
 	for i := len(results.Programs); i < len(points); i++ {
 		points[i] = point{verdict: Unknown}
 	}
+	c.limits(results)
 	if results.Limit != nil {
 		c.find(Fails, nil, results.Limit.Pos, "%s", results.Limit.Text)
 	}
 	return points
+}
+
+// limits joins clauses as the loader does, and reports an attach site with more clauses than fit. On kernels that allow
+// it, the loader runs programs of tracepoints from raw tracepoints, which have no limit.
+func (c *checker) limits(results *resolve.Results) {
+	var plans []resolve.Plan
+	for i := range results.Programs {
+		if plan := results.Programs[i].Plan; plan != nil {
+			plans = append(plans, *plan)
+		}
+	}
+	if _, err := resolve.Join(c.m, plans, false); err != nil {
+		verdict := Unknown
+		for i := range plans {
+			if p := plans[i].Prog; p.Kind != probe.Tracepoint || p.Code == nil || !p.Code.Raw {
+				verdict = Fails
+			}
+		}
+		c.find(verdict, nil, err.Pos, "%s", err.Text)
+	}
 }
 
 func (c *checker) point(r *resolve.Result, lost map[int]bool) point {
@@ -77,7 +98,15 @@ func (c *checker) attached(p *manifest.Program, plan *resolve.Plan) point {
 			break
 		}
 	}
+	depends := "" // set if all attach sites depend on the host's configuration
+	for i := range plan.Matches {
+		if depends = c.depends(p, plan.Matches[i].Name); depends == "" {
+			break
+		}
+	}
 	switch {
+	case depends != "":
+		out.verdict, out.text = Unknown, p.Attach.Text+": "+depends
 	case module != "":
 		out.verdict = Unknown
 		out.text = fmt.Sprintf("%s exists only while %s is loaded", p.Attach.Text, module)

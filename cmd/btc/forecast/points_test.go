@@ -3,6 +3,7 @@
 package forecast
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,49 @@ func TestLoaderErrors(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("%s: findings %+v, want %q", script, r.Findings, want)
+		}
+	}
+}
+
+// TestHostDecides checks scripts that a loader or a kernel refuses although the target has all their attach points: the
+// verdict is never ok.
+func TestHostDecides(t *testing.T) {
+	many := func(n int, point string) string {
+		text := ""
+		for i := range n {
+			text += fmt.Sprintf("%s { @[%d] = count() } ", point, i)
+		}
+		return text
+	}
+	for _, c := range []struct {
+		script string
+		want   Verdict
+		text   string
+	}{
+		{`rawtracepoint:sched_switch { @ = max(arg3) }`, OK, ""},
+		{`rawtracepoint:sched_switch { @ = max(arg4) }`, Fails, "4 words of arguments"},
+		{`rawtracepoint:sched_wakeup { $a = arg1; if (pid > 1) { @ = max($a) } }`, Fails, "word 2"},
+		{`rawtracepoint:sched_wak* { @ = max(arg1) }`, Fails, "word 2"},
+		{`fentry:vfs_read { @ = max(args.count) }`, OK, ""},
+		{`interval:s:1 { print(kaddr("jiffies_64")) }`, Unknown, "jiffies_64"},
+		{`interval:s:1 { if (cgroup == cgroupid("/sys/fs/cgroup/a")) { print(1) } }`, Unknown, "/sys/fs/cgroup/a"},
+		{`kprobe:vfs_read { signal("KILL") }`, Unknown, "--allow"},
+		{`iter:task:pinned { $a = ctx.task.pid; }`, Unknown, "pins"},
+		{`profile:hz:50000 { @ = count() }`, Unknown, "perf_event_max_sample_rate"},
+		{`profile:hz:99 { @ = count() }`, OK, ""},
+		{`kprobe:do_int3 { @ = count() }`, Unknown, "kprobe"},
+		{`fexit:do_exit { @ = count() }`, Unknown, "never returns"},
+		{`fentry:__rcu_read_lock { @ = count() }`, Unknown, "traced"},
+		{`fentry:_printk { @ = count() }`, Fails, "variadic"},
+		{`fentry:vfs_open { print(path(args.path)) }`, Fails, "path()"},
+		{`fentry:filp_close { print(path(args.filp.f_path)) }`, OK, ""},
+		{many(70, "tracepoint:sched:sched_switch"), OK, ""},
+		{many(45, "fentry:vfs_read"), OK, ""},
+		{`let @a = hash(10000000); kprobe:vfs_read { @a[tid] = 1 }`, Unknown, "MiB"},
+	} {
+		r := forecastOf(t, c.script)
+		if r.Verdict != c.want || !strings.Contains(fmt.Sprint(r.Findings), c.text) {
+			t.Errorf("%.90q: verdict %s, want %s with %q; findings: %v", c.script, r.Verdict, c.want, c.text, r.Findings)
 		}
 	}
 }

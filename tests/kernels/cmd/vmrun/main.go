@@ -71,6 +71,7 @@ func main() {
 	var died *vm.GuestError
 	switch {
 	case errors.As(err, &died):
+		os.Stdout.Write(died.Stdout) // what the guest did before it died
 		fail(201, err)
 	case err != nil:
 		fail(200, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package adapt
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 // members have the offsets of the compiler's target. On a host with another layout the values would be silently
 // wrong.
 
-// wholeTypes names the kernel types of values that are copied whole, without "struct".
-func wholeTypes(m *manifest.Manifest) []string {
+// WholeTypes names the kernel types of values that are copied whole, without "struct".
+func WholeTypes(m *manifest.Manifest) []string {
 	var names []string
 	m.EachLayout(func(l *manifest.Layout, _ manifest.Pos) {
 		if l.CORE != "" {
@@ -33,9 +33,9 @@ func bareName(core string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(core, "struct "), "union ")
 }
 
-// checkWhole returns an error if a value is of a kernel type whose members have other offsets on the host.
+// Whole returns an error if a value is of a kernel type whose members have other offsets on the host.
 // Its error is a *report.Error.
-func checkWhole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
+func Whole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	m.EachLayout(func(l *manifest.Layout, pos manifest.Pos) {
 		if err != nil || l.CORE == "" {
 			return

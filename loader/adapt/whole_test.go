@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package adapt
 
 import (
 	"strings"
@@ -51,12 +51,12 @@ func TestWholeValues(t *testing.T) {
 		{"moved in an anonymous struct", "(c)", []btf.Member{a, d, b, {Type: inner, Offset: 192}}},
 		{"wider bitfield", "(d)", []btf.Member{a, {Name: "d", Type: u32, Offset: 35, BitfieldSize: 3}, b, c}},
 	} {
-		err := checkWhole(m, nil, host(tc.members...))
+		err := Whole(m, nil, host(tc.members...))
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: error = %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	if names := wholeTypes(m); len(names) != 1 || names[0] != "s" {
+	if names := WholeTypes(m); len(names) != 1 || names[0] != "s" {
 		t.Errorf("required types = %v", names)
 	}
 }

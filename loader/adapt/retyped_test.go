@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adapt
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"btc/internal/manifest"
+)
+
+// withMember returns types with a struct s that has the member m.
+func withMember(t *testing.T, typ btf.Type) *btf.Spec {
+	t.Helper()
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "s", Size: 8, Members: []btf.Member{{Name: "m", Type: typ}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+// TestRetype checks which changes of a member's type keep its field relocatable, and that others are named.
+func TestRetype(t *testing.T) {
+	u32, flags := &btf.Int{Name: "u32", Size: 4}, &btf.Enum{Name: "flags", Size: 4, Values: []btf.EnumValue{{Name: "A", Value: 1}}}
+	wrapped := &btf.Struct{Name: "box", Size: 4, Members: []btf.Member{{Name: "__state", Type: flags}}}
+	wide := &btf.Struct{Name: "box", Size: 8, Members: []btf.Member{{Name: "__state", Type: flags}}}
+	m := &manifest.Manifest{Fields: []manifest.FieldUse{{Type: "struct s", Path: "m"}}}
+	for _, c := range []struct {
+		name      string
+		was, here btf.Type
+		text      string // of Lacks if the kinds differ after Retype
+	}{
+		{"integer to enum", u32, flags, ""},
+		{"enum to integer", flags, u32, ""},
+		{"integer to enum behind a typedef", u32, &btf.Typedef{Name: "flags_t", Type: flags}, ""},
+		{"integer to a struct of one enum", u32, wrapped, ""},
+		{"integer to a larger struct", u32, wide, "field m in struct s is struct box on this kernel, and the script was compiled for u32"},
+		{"integer to pointer", u32, &btf.Pointer{Target: u32}, "is a pointer on this kernel"},
+		{"integer to array", u32, &btf.Array{Type: u32, Index: u32, Nelems: 2}, "is an array on this kernel"},
+	} {
+		local, here := withMember(t, c.was), withMember(t, c.here)
+		Retype(m, local, here)
+		a, b := member([]*btf.Spec{local}, &m.Fields[0]), member([]*btf.Spec{here}, &m.Fields[0])
+		_, intWas := btf.UnderlyingType(a.Type).(*btf.Int)
+		_, intIs := btf.UnderlyingType(b.Type).(*btf.Int)
+		_, enumIs := btf.UnderlyingType(b.Type).(*btf.Enum)
+		if same := intWas && intIs || !intWas && enumIs; same != (c.text == "") {
+			t.Errorf("%s: the member is a %s", c.name, b.Type)
+		}
+		if text := Lacks(&m.Fields[0], local, here); c.text != "" && !strings.Contains(text, c.text) {
+			t.Errorf("%s: %q", c.name, text)
+		}
+	}
+	other := &manifest.FieldUse{Type: "struct nft_chain", Path: "table"}
+	if text := Lacks(other, withMember(t, u32), withMember(t, u32)); !strings.Contains(text, "no struct nft_chain") {
+		t.Error(text)
+	}
+	other = &manifest.FieldUse{Type: "struct s", Path: "gone"}
+	if text := Lacks(other, withMember(t, u32), withMember(t, u32)); text != "this kernel has no field gone in struct s" {
+		t.Error(text)
+	}
+}
