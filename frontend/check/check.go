@@ -85,17 +85,19 @@ type checker struct {
 	maps      map[string]*mapState
 	subprogs  map[string]*function // functions of the script
 	// cut is set when a part of the script was skipped because it is too large.
-	cut          bool
-	order        []*mapState
-	params       map[int]*Param
-	clauses      []*clause
-	reported     map[report]bool // in the last round
-	unsafePoints int             // number of attach points in Info.Unsafe, the rest are calls
-	warned       map[string]bool // unstable features already warned about
-	final        bool            // the round that reports
-	changed      bool            // a type grew in this round
-	spare        []Expr          // see newExpr
-	guesses      int             // unknown names so far, see maxGuesses
+	cut bool
+	// tooManyPrograms is set when the limit of programs has been reported.
+	tooManyPrograms bool
+	order           []*mapState
+	params          map[int]*Param
+	clauses         []*clause
+	reported        map[report]bool // in the last round
+	unsafePoints    int             // number of attach points in Info.Unsafe, the rest are calls
+	warned          map[string]bool // unstable features already warned about
+	final           bool            // the round that reports
+	changed         bool            // a type grew in this round
+	spare           []Expr          // see newExpr
+	guesses         int             // unknown names so far, see maxGuesses
 }
 
 // clause is one probe of the script.
@@ -280,8 +282,16 @@ func (c *checker) tooMany(at ast.Node, n int) bool {
 	if len(c.info.Programs)+n <= most {
 		return false
 	}
+	if c.tooManyPrograms { // once for the script, not for each clause
+		return true
+	}
+	c.tooManyPrograms = true
+	hint := "use narrower patterns, or raise max_bpf_progs in the config block"
+	if most == maxPrograms {
+		hint = "an object has at most 4096 programs, whatever max_bpf_progs says: use narrower patterns, or split the script"
+	}
 	c.fail(diag.BadAttachPoint, at, "Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d", most, most).
-		Hint("use narrower patterns, or raise max_bpf_progs in the config block")
+		Hint("%s", hint)
 	return true
 }
 

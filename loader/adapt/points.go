@@ -154,7 +154,10 @@ func Arguments(p *manifest.Program, proto Prototype) error {
 			slot += max(1, (param.Size+7)/8)
 		}
 		if use.Name == "" {
-			found = slot == use.Slot && proto.Result == use.Type
+			// A program that was compiled for an int extends the sign of its lower half, which is right for a long that
+			// fits, such as a file descriptor or an error. The reverse is not: the upper half of an int is undefined.
+			grown := use.Type == "int" && proto.Result == "long int"
+			found = slot == use.Slot && (proto.Result == use.Type || grown)
 		}
 		if !found {
 			return fmt.Errorf("on this kernel %s has other arguments: %s of type %s is not where the object reads it;"+

@@ -32,6 +32,13 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.use, err, c.want)
 		}
 	}
+	here.Result = "long int"
+	for text, want := range map[string]bool{"long int": true, "int": true, "unsigned int": false} { // what the object was compiled for
+		p := &manifest.Program{Args: []manifest.ArgUse{{Slot: 4, Type: text}}}
+		if err := Arguments(p, here); (err == nil) != want {
+			t.Errorf("result of type %s on a kernel with long int: %v", text, err)
+		}
+	}
 }
 
 // TestClauses checks that a clause is kept as long as it has an attach point. What happens to a missing

@@ -139,8 +139,13 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		l.Close()
 		return nil, err
 	}
-	for i := range exp.Plans {
+	for i := 0; i < len(exp.Plans); i++ {
 		progs, err := p.loadPlan(&exp.Plans[i])
+		if err != nil && len(exp.Plans[i].Joined) > 0 { // too long for the verifier, or a clause is refused: its error follows
+			exp.Plans = slices.Replace(exp.Plans, i, i+1, exp.Plans[i].Apart()...)
+			i--
+			continue
+		}
 		if err != nil {
 			l.Close()
 			return nil, err

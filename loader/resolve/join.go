@@ -17,12 +17,15 @@ import (
 // attach point, the loader joins them: one program calls several clauses, in the order of the script. Each clause stays a
 // function of its own, with its own frame, predicate, return and counters.
 //
-// Clauses are joined only where the limit would be met. A clause costs about as much when it is called by the kernel as
-// when it is called by another program (docs/targets.md), and the statistics of programs, on which --budget is
-// based, count programs.
+// Clauses are joined where the limit would be met, and from manyClauses on because an event becomes cheaper: a program at a
+// tracepoint costs about 45 ns more than a call (docs/targets.md). Below that, each keeps its own program, whose statistics
+// tools show.
 const (
 	maxTracepoint = 64
 	maxTrampoline = 32
+	// manyClauses is the number of clauses on one site above which they are joined, and the number of those that a program
+	// calls unless the limit requires more.
+	manyClauses = 8
 )
 
 // JoinFrame is the largest frame of a clause that can be joined: the program that calls it needs 32 of the 512 bytes of
@@ -44,13 +47,17 @@ func siteLimit(p *Plan, m *Match) (limit int, site string) {
 // Join joins the plans of clauses where more share an attach site than the kernel accepts. With separate set, or where that is
 // not enough, it returns an error.
 func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *report.Error) {
-	for size := 1; ; size *= 2 {
+	size := manyClauses
+	if separate {
+		size = 1
+	}
+	for ; ; size *= 2 {
 		out := joined(plans, size)
 		site, limit, over := overfull(out)
 		switch {
 		case over == nil:
 			return out, nil
-		case separate || size > manifest.MaxPrograms || size > 1 && len(out) == len(joined(plans, size/2)):
+		case separate || size > manifest.MaxPrograms:
 			why := "they cannot be joined in fewer programs, because their frames are too large or clauses of other kinds are between them"
 			if separate {
 				why = "with --budget, each clause is a program of its own"
@@ -79,7 +86,7 @@ func overfull(plans []Plan) (site string, limit int, over *Plan) {
 	return "", 0, nil
 }
 
-// joined joins up to size plans each, at the sites where their number is above the limit.
+// joined joins up to size plans each, at the sites where their number is above manyClauses, or above the limit for more than that.
 func joined(plans []Plan, size int) []Plan {
 	if size == 1 {
 		return plans
@@ -95,6 +102,9 @@ func joined(plans []Plan, size int) []Plan {
 	full := func(p *Plan) bool {
 		return slices.ContainsFunc(p.Matches, func(m Match) bool {
 			limit, site := siteLimit(p, &m)
+			if size == manyClauses {
+				limit = manyClauses
+			}
 			return site != "" && n[site] > limit
 		})
 	}
@@ -145,6 +155,13 @@ func before(out []Plan, last map[string]int, p *Plan, size int) int {
 		}
 	}
 	return at
+}
+
+// Apart returns the plans of the clauses of a plan, which are not joined.
+func (p *Plan) Apart() []Plan {
+	all := append([]Plan{*p}, p.Joined...)
+	all[0].Joined = nil
+	return all
 }
 
 // joinable reports whether a program can be called by another one.
