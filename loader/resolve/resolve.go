@@ -405,6 +405,9 @@ func counter(k Kernel, p *manifest.Program) (Plan, error) {
 
 func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	a := &p.Attach
+	if a.Target == "ftrace" { // entries of the function tracer, which have a format but no event (TRACE_EVENT_FL_IGNORE_ENABLE)
+		return Plan{}, NoMatch(probe.Tracepoint, a.Target+":"+a.Name)
+	}
 	if !probe.IsPattern(a.Target) && !probe.IsPattern(a.Name) {
 		if err := k.Tracepoint(a.Target, a.Name); err != nil {
 			return Plan{}, err

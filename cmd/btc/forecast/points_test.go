@@ -118,6 +118,7 @@ func TestHostDecides(t *testing.T) {
 		{`interval:s:1 { print(kaddr("jiffies_64")) }`, Unknown, "jiffies_64"},
 		{`interval:s:1 { if (cgroup == cgroupid("/sys/fs/cgroup/a")) { print(1) } }`, Unknown, "/sys/fs/cgroup/a"},
 		{`kprobe:vfs_read { signal("KILL") }`, Unknown, "--allow"},
+		{`tracepoint:ftrace:print { @ = count() }`, Fails, "No matches"},
 		{`iter:task:pinned { $a = ctx.task.pid; }`, Unknown, "pins"},
 		{`profile:hz:50000 { @ = count() }`, Unknown, "perf_event_max_sample_rate"},
 		{`profile:hz:99 { @ = count() }`, OK, ""},
