@@ -13,7 +13,7 @@ import (
 )
 
 // Retype lets the fields that an object reads be relocated where the kernel has an enum instead of an integer, or the reverse,
-// or a struct with this value as its only member: inode.i_state was a u32, has been an enum since 6.17 and such a struct since
+// or a struct with an enum as its only member: inode.i_state was a u32, has been an enum since 6.17 and such a struct since
 // 6.19. Relocation compares the kinds of types, and takes the field for missing. The members of the kernel's types are changed
 // to the kind of local's, the object's types, with the kernel's size and sign.
 func Retype(m *manifest.Manifest, local *btf.Spec, types ...*btf.Spec) {
@@ -31,7 +31,9 @@ func Retype(m *manifest.Manifest, local *btf.Spec, types ...*btf.Spec) {
 func as(was, typ btf.Type) btf.Type {
 	here := btf.UnderlyingType(typ)
 	if s, ok := here.(*btf.Struct); ok && len(s.Members) == 1 && s.Members[0].BitfieldSize == 0 {
-		here = btf.UnderlyingType(s.Members[0].Type)
+		if e, ok := btf.UnderlyingType(s.Members[0].Type).(*btf.Enum); ok { // integers in a struct have a meaning of their own
+			here = e
+		}
 	}
 	size, signed := uint32(0), false
 	switch h := here.(type) {
@@ -72,7 +74,7 @@ func Lacks(use *manifest.FieldUse, local *btf.Spec, types ...*btf.Spec) string {
 	case was != nil && here != nil:
 		return fmt.Sprintf("%s is %s on this kernel, and the script was compiled for %s", use, typeName(here.Type), typeName(was.Type))
 	case !found && use.Path != "":
-		return "this kernel has no " + use.Type + ": no module that is loaded has it either"
+		return "this kernel has no " + use.String() + ": " + use.Type + " is neither in the kernel nor in a module that is loaded"
 	}
 	return "this kernel has no " + use.String()
 }

@@ -45,6 +45,7 @@ func TestRetype(t *testing.T) {
 		{"enum to integer", flags, u32, ""},
 		{"integer to enum behind a typedef", u32, &btf.Typedef{Name: "flags_t", Type: flags}, ""},
 		{"integer to a struct of one enum", u32, wrapped, ""},
+		{"integer to a struct of one integer", u32, &btf.Struct{Name: "box", Size: 4, Members: []btf.Member{{Name: "val", Type: u32}}}, "is struct box on this kernel"},
 		{"integer to a larger struct", u32, wide, "field m in struct s is struct box on this kernel, and the script was compiled for u32"},
 		{"integer to pointer", u32, &btf.Pointer{Target: u32}, "is a pointer on this kernel"},
 		{"integer to array", u32, &btf.Array{Type: u32, Index: u32, Nelems: 2}, "is an array on this kernel"},
@@ -63,7 +64,7 @@ func TestRetype(t *testing.T) {
 		}
 	}
 	other := &manifest.FieldUse{Type: "struct nft_chain", Path: "table"}
-	if text := Lacks(other, withMember(t, u32), withMember(t, u32)); !strings.Contains(text, "no struct nft_chain") {
+	if text := Lacks(other, withMember(t, u32), withMember(t, u32)); !strings.Contains(text, "struct nft_chain is neither in the kernel nor in a module") {
 		t.Error(text)
 	}
 	other = &manifest.FieldUse{Type: "struct s", Path: "gone"}
