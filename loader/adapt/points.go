@@ -107,8 +107,8 @@ type Prototype struct {
 	Variadic bool
 }
 
-// maxTrampolineArgs is MAX_BPF_FUNC_ARGS of the kernel, and maxByValue the size of the largest struct that it passes to
-// fentry by value (btf_distill_func_proto).
+// maxTrampolineArgs is MAX_BPF_FUNC_ARGS of the kernel, and maxByValue the size of the largest struct that it
+// passes to fentry by value (btf_distill_func_proto).
 const (
 	maxTrampolineArgs = 12
 	maxByValue        = 16

@@ -12,10 +12,11 @@ import (
 	"btc/internal/manifest"
 )
 
-// Retype lets the fields that an object reads be relocated where the kernel has an enum instead of an integer, or the reverse,
-// or a struct with an enum as its only member: inode.i_state was a u32, has been an enum since 6.17 and such a struct since
-// 6.19. Relocation compares the kinds of types, and takes the field for missing. The members of the kernel's types are changed
-// to the kind of local's, the object's types, with the kernel's size and sign.
+// Retype lets the fields that an object reads be relocated where the kernel has an enum instead of an integer, or
+// the reverse, or a struct with an enum as its only member: inode.i_state was a u32, has been an enum since 6.17
+// and such a struct since 6.19. Relocation compares the kinds of types, and takes the field for missing. The
+// members of the kernel's types are changed to the kind of local's, the object's types, with the kernel's size and
+// sign.
 func Retype(m *manifest.Manifest, local *btf.Spec, types ...*btf.Spec) {
 	for i := range m.Fields {
 		use := &m.Fields[i]
@@ -31,7 +32,8 @@ func Retype(m *manifest.Manifest, local *btf.Spec, types ...*btf.Spec) {
 func as(was, typ btf.Type) btf.Type {
 	here := btf.UnderlyingType(typ)
 	if s, ok := here.(*btf.Struct); ok && len(s.Members) == 1 && s.Members[0].BitfieldSize == 0 {
-		if e, ok := btf.UnderlyingType(s.Members[0].Type).(*btf.Enum); ok { // integers in a struct have a meaning of their own
+		// Integers in a struct have a meaning of their own.
+		if e, ok := btf.UnderlyingType(s.Members[0].Type).(*btf.Enum); ok {
 			here = e
 		}
 	}
@@ -58,8 +60,8 @@ func as(was, typ btf.Type) btf.Type {
 	return typ
 }
 
-// Lacks describes why a field, type or enumerator that an object reads could not be relocated, with the types of the object and
-// of the kernel.
+// Lacks describes why a field, type or enumerator that an object reads could not be relocated, with the types of
+// the object and of the kernel.
 func Lacks(use *manifest.FieldUse, local *btf.Spec, types ...*btf.Spec) string {
 	_, name, _ := strings.Cut(use.Type, " ")
 	found := false

@@ -80,7 +80,8 @@ func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 		if err != nil {
 			size = 8
 		}
-		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: typeText(param.Type), Size: size, Class: class(param.Type)})
+		p := adapt.Param{Name: param.Name, Type: typeText(param.Type), Size: size, Class: class(param.Type)}
+		out.Params = append(out.Params, p)
 	}
 	return out
 }

@@ -141,7 +141,8 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	}
 	for i := 0; i < len(exp.Plans); i++ {
 		progs, err := p.loadPlan(&exp.Plans[i])
-		if err != nil && len(exp.Plans[i].Joined) > 0 { // too long for the verifier, or a clause is refused: its error follows
+		// Too long for the verifier, or a clause is refused: then its own error follows.
+		if err != nil && len(exp.Plans[i].Joined) > 0 {
 			exp.Plans = slices.Replace(exp.Plans, i, i+1, exp.Plans[i].Apart()...)
 			i--
 			continue
@@ -273,8 +274,8 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 	return out, nil
 }
 
-// loadApart loads each of the joined clauses of a refused program by itself for a match: the error then names the clause that
-// the kernel refuses, and one that the kernel accepts only with probe reads is changed (leaveTypes).
+// loadApart loads each of the joined clauses of a refused program by itself for a match: the error then names the
+// clause that the kernel refuses, and one that the kernel accepts only with probe reads is changed (leaveTypes).
 func (p *programs) loadApart(clauses []resolve.Plan, match int, how resolve.Strategy) error {
 	for _, c := range clauses {
 		c.Joined, c.Matches = nil, c.Matches[match:match+1]
@@ -307,7 +308,9 @@ func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.Progr
 }
 
 // loadMatch loads the program of one match for a clause, or for several that are joined.
-func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+func (p *programs) loadMatch(
+	clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec, types *btf.Spec,
+) (*ebpf.Program, error) {
 	plan, spec := &clauses[0], specs[0]
 	m := &plan.Matches[match]
 	if how == resolve.PerMatch {

@@ -27,7 +27,9 @@ const logTail = 6
 
 // refusal translates the kernel's error for a program, and its verifier log, to terms of the
 // script. lacks describes a field that could not be relocated; nil: as missing.
-func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error, lacks func(*manifest.FieldUse) string) error {
+func refusal(
+	m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error, lacks func(*manifest.FieldUse) string,
+) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
 	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // the log does not mention it

@@ -11,25 +11,26 @@ import (
 	"btc/loader/report"
 )
 
-// The kernel runs at most 64 programs at a tracepoint (BPF_TRACE_MAX_PROGS), and 36 (7.2) to 40 (5.10) at the entry and exit of a
-// function together (BPF_MAX_TRAMP_LINKS, and the page that the trampoline has to fit in). Others have no limit: raw tracepoints are
-// called one by one, and each kprobe, uprobe, counter or timer has an event of its own. Where a script has more clauses on one
-// attach point, the loader joins them: one program calls several clauses, in the order of the script. Each clause stays a
-// function of its own, with its own frame, predicate, return and counters.
+// The kernel runs at most 64 programs at a tracepoint (BPF_TRACE_MAX_PROGS), and 36 (7.2) to 40 (5.10) at the
+// entry and exit of a function together (BPF_MAX_TRAMP_LINKS, and the page that the trampoline has to fit in).
+// Others have no limit: raw tracepoints are called one by one, and each kprobe, uprobe, counter or timer has an
+// event of its own. Where a script has more clauses on one attach point, the loader joins them: one program calls
+// several clauses, in the order of the script. Each clause stays a function of its own, with its own frame,
+// predicate, return and counters.
 //
-// Clauses are joined where the limit would be met, and from manyClauses on because an event becomes cheaper: a program at a
-// tracepoint costs about 45 ns more than a call (docs/targets.md). Below that, each keeps its own program, whose statistics
-// tools show.
+// Clauses are joined where the limit would be met, and from manyClauses on because an event becomes cheaper: a
+// program at a tracepoint costs about 45 ns more than a call (docs/targets.md). Below that, each keeps its own
+// program, whose statistics tools show.
 const (
 	maxTracepoint = 64
 	maxTrampoline = 32
-	// manyClauses is the number of clauses on one site above which they are joined, and the number of those that a program
-	// calls unless the limit requires more.
+	// manyClauses is the number of clauses on one site above which they are joined, and the number of those that a
+	// program calls unless the limit requires more.
 	manyClauses = 8
 )
 
-// JoinFrame is the largest frame of a clause that can be joined: the program that calls it needs 32 of the 512 bytes of
-// stack that the kernel permits.
+// JoinFrame is the largest frame of a clause that can be joined: the program that calls it needs 32 of the 512
+// bytes of stack that the kernel permits.
 const JoinFrame = manifest.MaxFrame - 32
 
 // siteLimit returns the number of programs that the kernel runs at one attach site of a plan, and a name of the site
@@ -44,8 +45,8 @@ func siteLimit(p *Plan, m *Match) (limit int, site string) {
 	return 0, ""
 }
 
-// Join joins the plans of clauses where more share an attach site than the kernel accepts. With separate set, or where that is
-// not enough, it returns an error.
+// Join joins the plans of clauses where more share an attach site than the kernel accepts. With separate set, or
+// where that is not enough, it returns an error.
 func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *report.Error) {
 	size := manyClauses
 	if separate {
@@ -86,7 +87,8 @@ func overfull(plans []Plan) (site string, limit int, over *Plan) {
 	return "", 0, nil
 }
 
-// joined joins up to size plans each, at the sites where their number is above manyClauses, or above the limit for more than that.
+// joined joins up to size plans each, at the sites where their number is above manyClauses, or above the limit for
+// more than that.
 func joined(plans []Plan, size int) []Plan {
 	if size == 1 {
 		return plans
@@ -131,8 +133,8 @@ func joined(plans []Plan, size int) []Plan {
 	return out
 }
 
-// before returns the plan in out that a clause can join: one with the same sites, without a clause in between at any of
-// them; -1 if there is none.
+// before returns the plan in out that a clause can join: one with the same sites, without a clause in between at
+// any of them; -1 if there is none.
 func before(out []Plan, last map[string]int, p *Plan, size int) int {
 	if !joinable(p) {
 		return -1
@@ -143,8 +145,8 @@ func before(out []Plan, last map[string]int, p *Plan, size int) int {
 		return -1
 	}
 	first := &out[at]
-	if !joinable(first) || first.Prog.Kind != p.Prog.Kind || first.Strategy != p.Strategy || first.Filtered != p.Filtered ||
-		len(first.Matches) != len(p.Matches) {
+	if !joinable(first) || first.Prog.Kind != p.Prog.Kind || first.Strategy != p.Strategy ||
+		first.Filtered != p.Filtered || len(first.Matches) != len(p.Matches) {
 		return -1
 	}
 	for i := range p.Matches {

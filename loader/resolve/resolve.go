@@ -134,7 +134,8 @@ type Plan struct {
 	Direction  string          // sys_enter or sys_exit, with the strategy SharedRaw
 	// Filtered means that the program must be loaded with the filters of the run.
 	Filtered bool
-	// Joined are the plans of clauses that the programs of this plan call after its own, see Join. They have the same sites.
+	// Joined are the plans of clauses that the programs of this plan call after its own, see Join. They have the
+	// same sites.
 	Joined []Plan
 }
 

@@ -9,9 +9,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Join returns a program that calls several programs, one after the other, with its own context, and returns 0. Each becomes
-// a static function, so that its exits end only itself, and the kernel checks it where it is called, with the type of the
-// context. Names of functions get the number of the program, because programs may have functions of the same name.
+// Join returns a program that calls several programs, one after the other, with its own context, and returns 0.
+// Each becomes a static function, so that its exits end only itself, and the kernel checks it where it is called,
+// with the type of the context. Names of functions get the number of the program, because programs may have
+// functions of the same name.
 func Join(all []asm.Instructions) asm.Instructions {
 	first := all[0][0]
 	main := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}

@@ -79,8 +79,8 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 		case ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnGetSocketCookie && release(c.t.Release()) < 5012:
 			verdict = worse(verdict, Unknown) // tracing_prog_func_proto, 5.12
 			c.find(Unknown, p, positionOf(insns, i, p.Pos), "kernels before 5.12 have socket_cookie(), but not for %s", p.Kind)
-		case ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnDPath && (p.Kind == probe.Fentry || p.Kind == probe.Fexit) &&
-			!slices.Contains(dPath, p.Attach.Name):
+		case ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnDPath &&
+			(p.Kind == probe.Fentry || p.Kind == probe.Fexit) && !slices.Contains(dPath, p.Attach.Name):
 			verdict = worse(verdict, Fails)
 			c.find(Fails, p, positionOf(insns, i, p.Pos), "kernels do not permit path() in %s, only in fentry and fexit of %s",
 				p.Attach.Text, strings.Join(dPath, ", "))

@@ -36,7 +36,8 @@ type value struct {
 }
 
 func newFlow(insns asm.Instructions) *flow {
-	f := &flow{insns: insns, raw: make([]int, len(insns)), index: map[int]int{}, in: make([]*state, len(insns)), context: map[int]int{}}
+	f := &flow{insns: insns, raw: make([]int, len(insns)), index: map[int]int{}, in: make([]*state, len(insns))}
+	f.context = map[int]int{}
 	n := 0
 	for i := range insns {
 		f.raw[i], f.index[n] = n, i

@@ -17,12 +17,12 @@ import (
 	"btc/loader/resolve"
 )
 
-// largeMaps is the size of all maps, in bytes, from which the host's memory decides: btrun refuses an object whose maps
-// may take more than half of it.
+// largeMaps is the size of all maps, in bytes, from which the host's memory decides: btrun refuses an object whose
+// maps may take more than half of it.
 const largeMaps = 64 << 20
 
-// usualRate is the number of samples per second that hosts permit: the kernel starts with 100,000 and lowers the limit while
-// samples take too long.
+// usualRate is the number of samples per second that hosts permit: the kernel starts with 100,000 and lowers the
+// limit while samples take too long.
 const usualRate = 1000
 
 // hostOnly reports what no target tells: symbols and cgroups that are looked up when the object is loaded,
@@ -53,7 +53,8 @@ func (c *checker) hostOnly() {
 		if path := resolve.PinPath(p); path != "" {
 			c.find(Unknown, p, p.Pos, "pinning at %s needs a permission on the host: --allow pins=DIR or --unsafe", path)
 		}
-		if hz := p.Attach.Count; (p.Kind == probe.Profile || p.Kind == probe.Interval) && p.Attach.Unit == "hz" && hz > usualRate {
+		timer := p.Kind == probe.Profile || p.Kind == probe.Interval
+		if timer && p.Attach.Unit == "hz" && p.Attach.Count > usualRate {
 			c.find(Unknown, p, p.Pos, "%s: the host limits the rate of samples (kernel.perf_event_max_sample_rate)", p.Attach.Text)
 		}
 	}
@@ -73,8 +74,8 @@ func (c *checker) hostOnly() {
 	}
 }
 
-// dPath are the functions at which programs may call bpf_d_path (btf_allowlist_d_path of kernel/trace/bpf_trace.c, since
-// 5.10); iterators may call it as well.
+// dPath are the functions at which programs may call bpf_d_path (btf_allowlist_d_path of kernel/trace/bpf_trace.c,
+// since 5.10); iterators may call it as well.
 var dPath = []string{"dentry_open", "filp_close", "security_file_open", "security_file_permission", "security_inode_getattr",
 	"security_path_truncate", "vfs_fallocate", "vfs_getattr", "vfs_truncate"}
 
@@ -140,9 +141,9 @@ func (c *checker) depends(p *manifest.Program, name string) string {
 	return ""
 }
 
-// byValue returns why only newer kernels can enter a function with fentry, or "": x86_64 passes structs since Linux 6.1,
-// and more than six words since 6.7; the trampolines of other architectures came later. Distributions backport both, so
-// the version does not decide.
+// byValue returns why only newer kernels can enter a function with fentry, or "": x86_64 passes structs since
+// Linux 6.1, and more than six words since 6.7; the trampolines of other architectures came later. Distributions
+// backport both, so the version does not decide.
 func (c *checker) byValue(proto *adapt.Prototype) string {
 	words, structs := 0, false
 	for _, p := range proto.Params {
@@ -159,8 +160,8 @@ func (c *checker) byValue(proto *adapt.Prototype) string {
 	return ""
 }
 
-// blacklisted are functions that kernels list as traceable but do not let kprobes enter (NOKPROBE_SYMBOL, and the sections
-// that kprobes exclude), on one of Linux 5.10 to 7.2.
+// blacklisted are functions that kernels list as traceable but do not let kprobes enter (NOKPROBE_SYMBOL, and the
+// sections that kprobes exclude), on one of Linux 5.10 to 7.2.
 var blacklisted = strings.Fields(`
 __die __die_body __die_header __rcu_irq_enter_check_tick aggr_post_handler aggr_pre_handler
 atomic_notifier_call_chain ct_user_enter ct_user_exit do_int3 do_kern_addr_fault do_trap dump_kprobe

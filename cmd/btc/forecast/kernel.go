@@ -178,7 +178,8 @@ func prototype(t *kernel.Type) *adapt.Prototype {
 	out := &adapt.Prototype{Result: t.Elem().String(), ResultClass: class(t.Elem()), Variadic: t.Variadic}
 	for _, param := range t.Params {
 		p := param.Type()
-		out.Params = append(out.Params, adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size, Class: class(p)})
+		made := adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size, Class: class(p)}
+		out.Params = append(out.Params, made)
 	}
 	return out
 }
