@@ -3,6 +3,8 @@
 package attach
 
 import (
+	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -283,11 +285,18 @@ func attached(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Optio
 // linked is like attached, but leaves closing the links to the caller.
 func linked(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options) ([]io.Closer, func() uint64) {
 	t.Helper()
+	return linkedAfter(t, p, typ, opts, func() {})
+}
+
+// linkedAfter is like linked, and calls between after the sites are found and before anything is attached.
+func linkedAfter(t *testing.T, p manifest.Program, typ ebpf.ProgramType, opts Options, between func()) ([]io.Closer, func() uint64) {
+	t.Helper()
 	h := look(t)
 	x, err := Expand(h, one(p), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	between()
 	plan := &x.Plans[0]
 	prog, count := counted(t, typ, plan.AttachType)
 	progs := make([]*ebpf.Program, len(plan.Matches))
@@ -403,6 +412,52 @@ func TestUprobe(t *testing.T) {
 	}
 	if n := count(); n != 3 {
 		t.Errorf("counted %d starts, want 3", n)
+	}
+}
+
+// TestSwappedFile checks that the file whose functions were found is the one that is attached to, although another is
+// at its path by then: directly, through a symbolic link, and with one link for several sites.
+func TestSwappedFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: needs root")
+	}
+	data, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		t.Skip("skipped: ", err)
+	}
+	run := func(path string) {
+		if err := exec.Command(path).Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pids := range [][]int{nil, {os.Getpid(), 1}} {
+		dir := t.TempDir()
+		path, old, other := filepath.Join(dir, "prog"), filepath.Join(dir, "old"), filepath.Join(dir, "other")
+		for _, name := range []string{path, other} {
+			if err := os.WriteFile(name, data, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		swap := func() {
+			if err := errors.Join(os.Rename(path, old), os.Symlink("other", path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: f.Entry}}
+		links, count := linkedAfter(t, p, ebpf.Kprobe, Options{PIDs: pids, Follow: len(pids) > 0}, swap)
+		run(path)
+		if n := count(); n != 0 {
+			t.Errorf("%v: counted %d starts of a file that was not checked", pids, n)
+		}
+		run(old)
+		if n := count(); n != 1 {
+			t.Errorf("%v: counted %d starts, want 1", pids, n)
+		}
+		CloseAll(links)
 	}
 }
 

@@ -23,6 +23,7 @@ func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 	opts.Unsafe = true // include symbols of size 0
 	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
 	defer x.files.Close()
+	defer x.files.Release("")
 	kind, rest, named := strings.Cut(pattern, ":")
 	if !named {
 		kind, rest = "*", pattern

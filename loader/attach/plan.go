@@ -88,18 +88,32 @@ type Expansion struct {
 	files *symbols.Files
 }
 
-// Address returns the location of a symbol in a file, see symbols.Files.
-func (e *Expansion) Address(path, symbol string, offset uint64) (*symbols.Address, error) {
+// Address returns the location of a symbol in the file of a match, see symbols.Files.
+func (e *Expansion) Address(m *resolve.Match, symbol string) (*symbols.Address, error) {
 	if e.files == nil { // not created by Expand
 		e.files = symbols.NewFiles(func(string) {})
 	}
-	return e.files.Address(path, symbol, offset)
+	file := m.File
+	if file == nil {
+		var err error
+		if file, err = e.files.Open(m.Path); err != nil {
+			return nil, err
+		}
+	}
+	return e.files.Address(file, symbol, m.Offset)
 }
 
 // Close stops the helper process that reads files for Expand; the plans stay valid. It may be called on nil.
 func (e *Expansion) Close() {
 	if e != nil {
 		e.files.Close()
+	}
+}
+
+// CloseFiles closes the files of the plans, which must be attached by then. It may be called on nil.
+func (e *Expansion) CloseFiles() {
+	if e != nil {
+		e.files.Release("")
 	}
 }
 
@@ -189,6 +203,7 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	defer func() {
 		if err != nil {
 			out.Close()
+			out.CloseFiles()
 		}
 	}()
 	results := resolve.All(x, m, opts.wants)

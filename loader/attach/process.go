@@ -78,7 +78,7 @@ func (x *expander) ofProcesses(
 // fileOf identifies the file of a match, regardless of its path.
 func fileOf(m *resolve.Match) string {
 	var st unix.Stat_t
-	if m.Path == "" || unix.Stat(m.Path, &st) != nil {
+	if m.File == nil || unix.Fstat(int(m.File.Fd()), &st) != nil {
 		return m.Text
 	}
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)

@@ -17,6 +17,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/host"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
@@ -31,7 +32,11 @@ func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	}
 	plan := resolve.Plan{}
 	for _, path := range paths {
+		used := x.files.Opened(path) // by another program
 		matches, err := x.matchFile(p, path)
+		if len(matches) == 0 && !used {
+			x.files.Release(path)
+		}
 		if err != nil && probe.IsPattern(a.Target) {
 			x.warn(p, err.Error()+"; the other files are used")
 			continue
@@ -97,7 +102,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 			return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 		}
 		return []resolve.Match{
-			{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, Offset: f.Base + f.CodeOffset},
+			{Text: fmt.Sprintf("%s%d", text, a.Addr), Path: f.Path, File: f.File, Offset: f.Base + f.CodeOffset},
 		}, nil
 	}
 	var out []resolve.Match
@@ -139,7 +144,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 		if err != nil {
 			return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 		}
-		m := resolve.Match{Text: text + s.Name, Name: s.Name, Path: f.Path, Offset: f.Base + off + a.Offset}
+		m := resolve.Match{Text: text + s.Name, Name: s.Name, Path: f.Path, File: f.File, Offset: f.Base + off + a.Offset}
 		if a.Offset > 0 {
 			m.Text = fmt.Sprintf("%s+%d", m.Text, a.Offset)
 		}
@@ -176,9 +181,10 @@ func (x *expander) flat(p *manifest.Program, path string, err error) ([]resolve.
 	if !errors.Is(err, symbols.ErrNotELF) || p.Attach.Name != "" || !x.opts.Unsafe {
 		return nil, false
 	}
+	file, err := x.files.Open(path)
 	return []resolve.Match{
-		{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, Offset: p.Attach.Addr},
-	}, true
+		{Text: fmt.Sprintf("%s:%s:%d", p.Kind, path, p.Attach.Addr), Path: path, File: file, Offset: p.Attach.Addr},
+	}, err == nil
 }
 
 // pick chooses among the symbols that an attach point names: among several versions of a name the default one, if
@@ -200,8 +206,19 @@ func pick(out []symbols.Function, a *manifest.Attach) []symbols.Function {
 	return out
 }
 
-// attachUprobe links a program to an offset in a file. The kernel looks up the file by its path; nothing here opens
-// or reads it.
+// pathOf returns a path for the kernel that leads to the file of a match, whatever is at the file's own path by now:
+// that path only if no user but root can change what it names. Lists of the kernel's links show it.
+func pathOf(m *resolve.Match) string {
+	if m.File == nil {
+		return m.Path
+	}
+	if path, err := safefile.PathOf(m.File); err == nil && safefile.OfRoot(path) {
+		return path
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", m.File.Fd())
+}
+
+// attachUprobe links a program to an offset in a file.
 func attachUprobe(
 	plan *resolve.Plan,
 	m *resolve.Match,
@@ -216,7 +233,7 @@ func attachUprobe(
 	if err != nil {
 		return nil, err
 	}
-	path, err := unix.BytePtrFromString(m.Path)
+	path, err := unix.BytePtrFromString(pathOf(m))
 	if err != nil || m.Semaphore > math.MaxUint32 {
 		return nil, fmt.Errorf(
 			"%q cannot be probed: the path contains a NUL byte, or the counter's offset %#x is too large",
@@ -232,5 +249,6 @@ func attachUprobe(
 	}
 	l, err := linkEvent(attr, pid, cpu, prog)
 	runtime.KeepAlive(path)
+	runtime.KeepAlive(m.File)
 	return l, err
 }

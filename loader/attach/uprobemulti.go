@@ -52,7 +52,7 @@ func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Clo
 		o.pid = g.pid
 		var try func(ms []*resolve.Match) error
 		try = func(ms []*resolve.Match) error {
-			l, err := linkMulti(plan, g.path, program[g], ms, o)
+			l, err := linkMulti(plan, pathOf(ms[0]), program[g], ms, o)
 			switch {
 			case err == nil:
 				links = append(links, l)
@@ -97,7 +97,6 @@ func refusesSite(err error) bool {
 }
 
 // multiUprobe is the part of union bpf_attr of BPF_LINK_CREATE for a link to several sites in one file (linux/bpf.h).
-// The kernel looks up the file by its path.
 type multiUprobe struct {
 	prog, target, kind, flags           uint32
 	path                                *byte
@@ -135,7 +134,7 @@ func linkMulti(plan *resolve.Plan, path string, prog *ebpf.Program, ms []*resolv
 	}
 	fd, err := bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return nil, fmt.Errorf("attaching to %d sites in %s: %w", len(ms), path, err)
+		return nil, fmt.Errorf("attaching to %d sites in %s: %w", len(ms), ms[0].Path, err)
 	}
 	return fds{fd}, nil
 }

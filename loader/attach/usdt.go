@@ -34,6 +34,7 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	exact := len(paths) == 1 && a.Target != "" && !probe.IsPattern(a.Target)
 	plan := resolve.Plan{}
 	for _, path := range paths {
+		used := x.files.Opened(path) // by another program
 		file, all, failure, err := x.files.Probes(path, namespace, name, a.Binary != "")
 		if err == nil {
 			if err := sameBuild(a, file, path); err != nil {
@@ -51,7 +52,13 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 		if len(plan.Matches)+len(all) > symbols.MaxResults {
 			return resolve.Plan{}, fmt.Errorf("more than %d locations match", symbols.MaxResults)
 		}
-		addLocations(&plan, path, all)
+		if len(all) == 0 {
+			if !used {
+				x.files.Release(path)
+			}
+			continue
+		}
+		addLocations(&plan, path, file, all)
 	}
 	if len(plan.Matches) == 0 {
 		return resolve.Plan{}, &resolve.Missing{
@@ -64,12 +71,12 @@ func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 
 // addLocations adds a match for each location in a file. Those of a probe with equal argument locations
 // share a program.
-func addLocations(p *resolve.Plan, path string, all []symbols.Probe) {
+func addLocations(p *resolve.Plan, path string, file *symbols.Image, all []symbols.Probe) {
 	first := map[string]int{} // by name and arguments: index of the first match
 	ways := map[string]int{}  // number of argument variants by name
 	for _, l := range all {
 		m := resolve.Match{Text: "usdt:" + path + ":" + l.Provider + ":" + l.Name, Name: l.Name, Path: path,
-			Offset: l.Offset, Semaphore: l.Semaphore, USDT: l.Args}
+			File: file.File, Offset: l.Offset, Semaphore: l.Semaphore, USDT: l.Args}
 		way := m.Text + "\x00" + string(m.USDT)
 		if i, ok := first[way]; ok {
 			m.More, m.SameAs, m.Variant = true, i+1, p.Matches[i].Variant

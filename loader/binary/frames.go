@@ -3,6 +3,7 @@
 package binary
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"slices"
@@ -41,6 +42,13 @@ func framesOf(f *elf.File) *frames {
 		return x
 	}
 	x.data, x.addr = data, sec.Addr
+	x.index()
+	return x
+}
+
+// index reads the addresses of all entries.
+func (x *frames) index() {
+	f, data := x.file, x.data
 	for at := uint64(0); at+8 <= uint64(len(data)) && len(x.all) < maxFrames; {
 		length := uint64(f.ByteOrder.Uint32(data[at:]))
 		if length < 4 || length > uint64(len(data))-at-4 { // a terminator, or an entry of 4 GiB
@@ -53,13 +61,7 @@ func framesOf(f *elf.File) *frames {
 		}
 		at += 4 + length
 	}
-	slices.SortFunc(x.all, func(a, b frame) int {
-		if a.from != b.from {
-			return int(min(max(int64(a.from-b.from), -1), 1))
-		}
-		return int(min(max(int64(a.to-b.to), -1), 1))
-	})
-	return x
+	slices.SortFunc(x.all, func(a, b frame) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 }
 
 // around returns the frame that contains an address; nil: there is none.

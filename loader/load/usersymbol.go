@@ -24,7 +24,7 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 			return 0, fmt.Errorf("uaddr() needs a probe with a single attach site, but this one has %d", len(matches))
 		}
 	}
-	a, err := exp.Address(first.Path, symbol, first.Offset)
+	a, err := exp.Address(&first, symbol)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", first.Path, err)

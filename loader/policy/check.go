@@ -3,12 +3,15 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
@@ -227,7 +230,7 @@ func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
 		for j := range plan.Matches {
 			x := &plan.Matches[j]
 			if x.Path != "" {
-				real, err := realPath(x.Path)
+				real, err := checkedPath(x)
 				if err != nil {
 					return p.refusal(&m.Script, plan.Prog, fmt.Sprintf("%s:%s (%v)", plan.Prog.Kind, x.Path, err))
 				}
@@ -239,6 +242,29 @@ func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
 		}
 	}
 	return nil
+}
+
+// checkedPath returns the path of the file that a match is attached to, without symbolic links. Where others than root
+// can create files, a hard link could give another user's program the path of a permitted one.
+func checkedPath(m *resolve.Match) (string, error) {
+	if m.File == nil {
+		return realPath(m.Path)
+	}
+	path, err := safefile.PathOf(m.File)
+	if err != nil || safefile.OfRoot(path) {
+		return path, err
+	}
+	var file, dir unix.Stat_t
+	if err := unix.Fstat(int(m.File.Fd()), &file); err != nil {
+		return "", err
+	}
+	if err := unix.Lstat(filepath.Dir(path), &dir); err != nil {
+		return "", err
+	}
+	if file.Nlink > 1 && (file.Uid != dir.Uid || dir.Mode&0o022 != 0) {
+		return "", errors.New("it has other hard links, and may not belong to who created this one")
+	}
+	return path, nil
 }
 
 // realPath resolves the symbolic links in a path. A file reached through a magic link of /proc,

@@ -10,6 +10,7 @@ package resolve
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -80,12 +81,13 @@ type Function struct {
 
 // Match is one attach site.
 type Match struct {
-	Text   string // "kprobe:vfs_read", the value of the builtin probe
-	ID     int    // number of the attach point, for programs that use it
-	Group  string // tracepoint category; kernel module
-	Name   string // function, symbol or event
-	Path   string // uprobe: file
-	Offset uint64 // kprobe: bytes after the start of Name; uprobe: offset in the file
+	Text   string   // "kprobe:vfs_read", the value of the builtin probe
+	ID     int      // number of the attach point, for programs that use it
+	Group  string   // tracepoint category; kernel module
+	Name   string   // function, symbol or event
+	Path   string   // uprobe: file
+	File   *os.File // uprobe: the file itself, which may no longer be at Path; nil: the one at Path
+	Offset uint64   // kprobe: bytes after the start of Name; uprobe: offset in the file
 
 	PID int // the process that the link is limited to, and its executable; 0: all
 

@@ -443,6 +443,7 @@ func (s *session) start() error {
 			absent = append(absent, plan.Prog)
 		}
 	}
+	s.expansion.CloseFiles()
 	if err := s.withoutProbes(absent, kept); err != nil {
 		return err
 	}
@@ -788,6 +789,7 @@ func (s *session) close() {
 	}
 	s.symTable.Close()
 	s.expansion.Close()
+	s.expansion.CloseFiles()
 	s.filter.Close()
 	if s.loaded != nil {
 		s.loaded.Close()

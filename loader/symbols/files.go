@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"unsafe"
 
@@ -19,15 +20,49 @@ import (
 
 // Files answers queries about the ELF files that attach points name. The files are not trusted: a file is opened
 // here, but parsed by the parser process, which has no privileges and limited memory and time.
-type Files struct{ parser parser }
+type Files struct {
+	parser parser
+	opened map[string]*os.File
+}
 
 // NewFiles starts nothing; the first query starts the parser process. warn receives warnings to show.
-func NewFiles(warn func(string)) *Files { return &Files{parser{warn: warn, patience: 15}} }
+func NewFiles(warn func(string)) *Files {
+	return &Files{parser{warn: warn, patience: 15}, map[string]*os.File{}}
+}
 
-// Close ends the parser process. It may be called on nil.
+// Close ends the parser process. The opened files stay open. It may be called on nil.
 func (f *Files) Close() {
 	if f != nil {
 		f.parser.stop()
+	}
+}
+
+// Open opens the file at path, once: what is later found out about the path, and attached to, is of the same file,
+// whatever is at its path by then.
+func (f *Files) Open(path string) (*os.File, error) {
+	if file := f.opened[path]; file != nil {
+		return file, nil
+	}
+	file, err := safefile.Open(path)
+	if err == nil {
+		f.opened[path] = file
+	}
+	return file, err
+}
+
+// Opened reports whether Open has opened the file at path.
+func (f *Files) Opened(path string) bool { return f.opened[path] != nil }
+
+// Release closes the file at path; "": all files. It may be called on nil.
+func (f *Files) Release(path string) {
+	if f == nil {
+		return
+	}
+	for name, file := range f.opened {
+		if path == "" || name == path {
+			file.Close()
+			delete(f.opened, name)
+		}
 	}
 }
 
@@ -55,6 +90,7 @@ type Site = bin.Site
 // Image describes a program or library.
 type Image struct {
 	Path   string // path of the file, or of the archive that contains it
+	File   *os.File
 	Base   uint64 // offset of the ELF file in it, in bytes
 	Linked bool   // the file is a program or a shared library
 	// Identity identifies the build (binary.Identity), if requested; NoIdentity is why there
@@ -87,7 +123,7 @@ func (f *Files) Functions(path string, q *Question) (*Image, error) {
 	p.number(q.Offset)
 	p.truth(q.Identity)
 	p.truth(q.Return)
-	u, img, err := f.ask(askFunctions, path, p)
+	u, img, err := f.askPath(askFunctions, path, p)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +152,7 @@ func (f *Files) Probes(path, provider, name string, identity bool) (img *Image, 
 	p.text(provider)
 	p.text(name)
 	p.truth(identity)
-	u, img, err := f.ask(askProbes, path, p)
+	u, img, err := f.askPath(askProbes, path, p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -137,12 +173,12 @@ type Address struct {
 	Program                      bool // not a library
 }
 
-// Address looks up a symbol of the file at path. From is the virtual address for an offset in the file.
-func (f *Files) Address(path, symbol string, offset uint64) (*Address, error) {
+// Address looks up a symbol of a file. From is the virtual address for an offset in the file.
+func (f *Files) Address(file *os.File, symbol string, offset uint64) (*Address, error) {
 	var p packer
 	p.text(symbol)
 	p.number(offset)
-	u, _, err := f.ask(askAddress, path, p)
+	u, _, err := f.ask(askAddress, file, "", false, p)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +186,22 @@ func (f *Files) Address(path, symbol string, offset uint64) (*Address, error) {
 	return a, u.err()
 }
 
-// ask opens a file, sends a query about it and returns the response after its common part.
-func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image, error) {
+// askPath opens a file and asks about it, or about a member of it.
+func (f *Files) askPath(kind uint8, path string, question packer) (*unpacker, *Image, error) {
 	archive, member, inside := bin.Member(path)
-	file, err := safefile.Open(archive)
+	file, err := f.Open(archive)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer file.Close()
+	u, img, err := f.ask(kind, file, member, inside, question)
+	if img != nil {
+		img.Path = archive
+	}
+	return u, img, err
+}
+
+// ask sends a query about a file and returns the response after its common part.
+func (f *Files) ask(kind uint8, file *os.File, member string, inside bool, question packer) (*unpacker, *Image, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, nil, err
@@ -175,7 +219,7 @@ func (f *Files) ask(kind uint8, path string, question packer) (*unpacker, *Image
 		return nil, nil, fmt.Errorf("the process that reads it failed: %w", err)
 	}
 	u := &unpacker{rest: answer.names}
-	img := &Image{Path: archive, Base: u.number()}
+	img := &Image{File: file, Base: u.number()}
 	notELF, why := u.truth(), u.text()
 	switch {
 	case !answer.ok:

@@ -246,6 +246,26 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// TestAddressesOfPrograms checks that --inspect names the permission for uprobes whose sites only the host can prove,
+// and for no others.
+func TestAddressesOfPrograms(t *testing.T) {
+	for script, listed := range map[string]bool{
+		`uprobe:/bin/sh:0x1168 { @ = 1; }`: true, `uretprobe:/bin/sh:0x1168 { @ = 1; }`: true, `uprobe:/bin/sh:main+4 { @ = 1; }`: true,
+		`uprobe:/bin/sh:$1 { @ = 1; }`: true, `uprobe:/bin/sh:main+$1 { @ = 1; }`: true,
+		`uprobe:/bin/sh:main { @ = 1; }`: false, `uretprobe:/bin/sh:main { @ = 1; }`: false, `uprobe:/bin/sh:m* { @ = 1; }`: false,
+		`uprobe:$1:main { @ = 1; }`: false, `usdt:/bin/sh:a:b { @ = 1; }`: false,
+	} {
+		o := compileObject(t, "x.bt", script)
+		d := permit.Describe(o, 1)
+		if slices.Contains(d.Permissions, string(permit.ProbeAddress)) != listed || len(d.Actions) > 0 != listed {
+			t.Errorf("%s: permissions %v, actions %v", script, d.Permissions, d.Actions)
+		}
+		if err := (&permit.Grants{}).Check(o); err != nil {
+			t.Errorf("%s: refused before the host's file is known: %v", script, err)
+		}
+	}
+}
+
 // TestDescriptionIsOfWhatIsActedOn checks that --inspect describes attach points by the fields that the
 // loader uses, rather than by the description in the manifest.
 func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {

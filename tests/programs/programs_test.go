@@ -643,6 +643,61 @@ int main(void) { return here() + here() != 16; }`, "gcc", "-O0", "-no-pie")
 	wants(t, out, `uretprobes cannot be attached at function offset`)
 }
 
+// TestAddressNeedsProof checks that a breakpoint is written only where an instruction is proved to begin, in files that
+// say little: without symbols, in the PLT, and in code that nothing leads to.
+func TestAddressNeedsProof(t *testing.T) {
+	need(t, "gcc", "strip", "objdump")
+	if out, _ := exec.Command("uname", "-m").Output(); strings.TrimSpace(string(out)) != "x86_64" {
+		t.Skip("skipped: the program uses x86_64 instructions")
+	}
+	prog := build(t, "victim.c", `#include <stdio.h>
+#include <unistd.h>
+__attribute__((noinline)) long secret(long a) { volatile long x = a; return x * 3 + 0x11223344; }
+int main(void) { printf("%lx\n", secret(1)); usleep(1); return 0; }`, "gcc", "-O1", "-no-pie")
+	text, err := exec.Command("objdump", "-d", prog).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := func(pattern string) (addr uint64) {
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Skipf("skipped: the compiler writes no %s", pattern)
+		}
+		fmt.Sscanf(string(m[1]), "%x", &addr)
+		return addr
+	}
+	lea, start := address(`(?m)^ +([0-9a-f]+):.*lea +0x11223344`), address(`(?m)^([0-9a-f]+) <secret>`)
+	plt := address(`(?ms)^[0-9a-f]+ <usleep@plt>:.*?([0-9a-f]+):[^\n]*jmp +\*`)
+	if out, err := exec.Command("strip", prog).CombinedOutput(); err != nil {
+		t.Skipf("skipped: %v: %s", err, out)
+	}
+	const refused = `Could not add|Failed to check`
+	for _, c := range []struct {
+		kind  string
+		addr  uint64
+		wants string // with the address; "": it is attached
+	}{
+		{"uprobe", start, ""},
+		{"uprobe", lea, ""},
+		{"uprobe", lea + 4, "Could not add uprobe into middle of instruction: "},
+		{"uprobe", plt + 2, "Failed to check if uprobe is in proper place: "},
+		{"uretprobe", start, ""},
+		{"uretprobe", lea, "Failed to check if uretprobe is in proper place: "},
+		{"uretprobe", plt, "Failed to check if uretprobe is in proper place: "},
+	} {
+		script := fmt.Sprintf(`%s:%s:0x%x { @ = count(); }`, c.kind, prog, c.addr)
+		if c.wants == "" {
+			wants(t, trace(t, script, "-c", prog).wait(), `^@: 1$`)
+			continue
+		}
+		wants(t, trace(t, script, "-c", prog).wait(), c.wants+regexp.QuoteMeta(prog)+fmt.Sprintf(`:0x%x`, c.addr))
+		out := trace(t, script, "--allow", "probe-address", "--dry-run").wait()
+		if regexp.MustCompile(refused).MatchString(out) || !strings.Contains(out, "warning: Un") {
+			t.Errorf("%s with --allow probe-address: %s", script, out)
+		}
+	}
+}
+
 // TestFuncOfEntryAndReturn checks that func, used as a key, is equal at the entry and the return of a
 // function.
 func TestFuncOfEntryAndReturn(t *testing.T) {

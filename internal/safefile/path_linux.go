@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package safefile
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// PathOf returns the path of an open file, without symbolic links. It is an error if the file is no longer there, or
+// has no path in this process's mount namespace.
+func PathOf(f *os.File) (string, error) {
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	if err != nil {
+		return "", err
+	}
+	found, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if fi, err := os.Lstat(path); err != nil || !os.SameFile(fi, found) {
+		return "", &os.PathError{Op: "resolve", Path: f.Name(), Err: os.ErrNotExist}
+	}
+	return path, nil
+}
+
+// OfRoot reports whether no user but root can change which file is at an absolute path without symbolic links, or its
+// content.
+func OfRoot(path string) bool {
+	for {
+		var st unix.Stat_t
+		if unix.Lstat(path, &st) != nil || st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return false
+		}
+		if path == "/" {
+			return true
+		}
+		path = filepath.Dir(path)
+	}
+}
