@@ -570,7 +570,7 @@ var Ops = [numOps]OpInfo{
 	OpCgroup:  {Name: "cgroup", Result: RI64, Effect: Reads, Doc: "current cgroup v2 id"},
 	OpNumaID:  {Name: "numaid", Result: RI64, Effect: Reads, Doc: "NUMA node"},
 	OpJiffies: {Name: "jiffies", Result: RI64, Effect: Reads, Doc: "jiffies_64"},
-	OpNcpus:   {Name: "ncpus", Result: RI64, Effect: Reads, Doc: "number of CPUs, set by the loader"},
+	OpNcpus:   {Name: "ncpus", Result: RI64, Effect: Reads, Doc: "number of possible CPUs, set by the loader"},
 	OpArg: {
 		Name:   "arg",
 		Result: RI64,

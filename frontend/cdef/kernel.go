@@ -37,7 +37,11 @@ func (e *Env) convert(t *kernel.Type, alias string) *types.Type {
 		}
 		return types.MakePointer(e.Kernel(t.Elem()), space)
 	case kernel.Array:
-		return types.MakeBytes(e.Kernel(t.Elem()), t.Len)
+		chars := types.KernelBytes
+		if t.Elem().Name == "char" {
+			chars = types.KernelChars
+		}
+		return types.MakeChars(e.Kernel(t.Elem()), t.Len, chars)
 	case kernel.Struct, kernel.Union, kernel.Forward:
 		return e.composite(t, alias)
 	case kernel.Enum:

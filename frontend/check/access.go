@@ -54,6 +54,13 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 	for i, f := range t.Fields {
 		if f.Name == x.Name.Text {
 			e.Elem, e.Type = i, f.Type
+			if record, ok := ast.Unparen(x.X).(*ast.Record); ok {
+				var all []ast.Expr
+				for _, part := range record.Fields {
+					all = append(all, part.Value)
+				}
+				e.Const = b.partOf(all, i)
+			}
 			return
 		}
 	}
@@ -308,8 +315,9 @@ func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 	case t.Kind == types.Array && t.Chars == types.ScriptChars && t.Len > 0:
 		e.Location.Chars = t.Len
 		e.Type = types.MakeString(t.Len + 1)
-	case t.Kind == types.Array && t.Chars == types.KernelChars && t.Len > 0:
+	case t.Kind == types.Array && t.Chars != types.NoChars && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
+		e.Type.Raw = t.Chars == types.KernelBytes
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)
 		e.Type, e.Location = types.TInvalid, nil
@@ -538,7 +546,7 @@ func otherForms(f *kernel.TraceField) []Step {
 }
 
 // traceFieldType returns the type of a tracepoint's field. An integer has the width and sign of the record, not of its
-// C type: system calls keep each argument in 8 bytes.
+// C type: system calls keep each argument in 8 bytes. Of the arrays of bytes only those of char are strings.
 func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 	var t *types.Type
 	if kt := f.Type(); kt != nil {
@@ -553,6 +561,8 @@ func (b *body) traceFieldType(f *kernel.TraceField) *types.Type {
 		return types.MakeInt(f.Size, f.Signed)
 	case (t.Kind == types.Enum || t.Kind == types.Bool) && t.Size != f.Size && f.Size <= 8:
 		return types.MakeInt(f.Size, f.Signed)
+	case t.Kind == types.Array && t.Chars == types.KernelBytes:
+		return types.MakeArray(t.Elem, t.Len)
 	}
 	return t
 }

@@ -342,7 +342,10 @@ func (b *body) assign(s *ast.AssignStmt) {
 }
 
 // assignVar records that a value of type t is assigned to a variable.
-func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
+func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) { b.assignTo(x, from, t, false) }
+
+// assignTo is assignVar; combined is set for "$x op= from", where the value is not from itself.
+func (b *body) assignTo(x *ast.Var, from ast.Expr, t *types.Type, combined bool) {
 	slot := b.clause.scope.slot(x)
 	if slot == nil {
 		b.set(x, &Expr{Type: types.TInvalid})
@@ -369,7 +372,7 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 			return
 		}
 		b.grow(&v.Type, v.Type.JoinSpaces(t))
-		if v.Type.Kind == types.Int && t.IsInteger() && !t.FitsInto(v.Type) && b.out.Expr(from).Const == nil {
+		if v.Type.Kind == types.Int && t.IsInteger() && !t.FitsInto(v.Type) && (b.out.Expr(from).Const == nil || combined) {
 			b.lossy(from, t, v.Type)
 			return
 		}
@@ -393,7 +396,7 @@ func (b *body) assignVar(x *ast.Var, from ast.Expr, t *types.Type) {
 		return
 	}
 	if p.Lossy {
-		if c := b.out.Expr(from).Const; c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed &&
+		if c := b.out.Expr(from).Const; !combined && c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed &&
 			c.Int < 0 {
 			b.varMismatch(x, from, t, v.Type) // a literal that fits no signed type
 			return
@@ -468,7 +471,7 @@ func (b *body) assignOp(s *ast.AssignStmt, op ast.BinaryOp) {
 	switch left := s.Left.(type) {
 	case *ast.Var:
 		t := b.value(left)
-		b.assignVar(left, s.Right, b.arithmetic(s, op, s.Left, s.Right, t, right))
+		b.assignTo(left, s.Right, b.arithmetic(s, op, s.Left, s.Right, t, right), true)
 		if v := b.out.Expr(left); v != nil && v.Type.Kind == types.Pointer {
 			v.Scale = pointerScale(v.Type)
 		}

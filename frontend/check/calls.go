@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -233,7 +234,23 @@ func (b *body) noRegister(at ast.Node, name string) {
 }
 
 // register checks argN: the register that holds the argument in the probed code.
-func (b *body) register(c *callSite) { c.e.Type = c.e.Type.WithSpace(b.point.Space()) }
+func (b *body) register(c *callSite) {
+	if c.Fn.Name == "arg" && b.point.Kind == probe.USDT { // the loader extends an argument by the sign in its note
+		c.e.Type = types.TInt64
+	}
+	c.e.Type = c.e.Type.WithSpace(b.point.Space())
+}
+
+// usermode checks the builtin usermode. It is the literal 1 in programs that the loader runs itself, and 0 in a program
+// without registers, because kernel code calls the program.
+func (b *body) usermode(c *callSite) {
+	switch t := b.point.Type; {
+	case t.Runner == probe.Loader:
+		setNumber(c.e, big.NewInt(1), false)
+	case !t.Program.HasRegs():
+		setNumber(c.e, new(big.Int), false)
+	}
+}
 
 func (b *body) reg(c *callSite) {
 	b.register(c)

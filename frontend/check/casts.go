@@ -4,6 +4,7 @@ package check
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 
 	"btc/frontend/ast"
@@ -178,7 +179,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	if !b.castable(x, from, &to) {
 		return
 	}
-	if c := in.Const; to.Kind == types.Enum && c != nil && c.lit && !to.Enum.Has(c.Int) {
+	if c := in.Const; to.Kind == types.Enum && in.isNumber() && !to.Enum.Has(c.Int) {
 		d := b.fail(
 			diag.BadCast,
 			x,
@@ -202,7 +203,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		b.fail(diag.NeedlessCast, x, "Unnecessary cast: expression is already of type %s", to)
 	}
 	if c := in.Const; c != nil && c.IsStr && to.Kind == types.Bool {
-		e.Const = boolConst(untilNUL(c.Str) != "")
+		e.Const = literalBool(untilNUL(c.Str) != "")
 	}
 	if c := in.Const; c != nil && !c.IsStr && (to.IsInteger() || to.Kind == types.Pointer) {
 		v := c.Int
@@ -212,7 +213,7 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		case from.IsInteger() && from.Size < 8: // an address is unsigned
 			v = int64(uint64(v) & (1<<(8*from.Size) - 1))
 		}
-		e.Const = &Const{Int: v, Host: c.Host}
+		e.Const = &Const{Int: v, Host: c.Host, lit: c.lit && to.Kind == types.Bool}
 	}
 }
 
@@ -239,8 +240,8 @@ func wideEnum(t *types.Type) *types.Type {
 	return types.MakeEnum(t.Enum, 8, t.Signed)
 }
 
-// measured reports whether x is a size or an offset. Their type is wider here than in bpftrace, where a cast to it is
-// not redundant.
+// measured reports whether x is a size or an offset. For kernel types, their type is wider here than in bpftrace, where a
+// cast to it is not redundant.
 func measured(x ast.Expr) bool {
 	switch x.(type) {
 	case *ast.Sizeof, *ast.Offsetof:
@@ -331,11 +332,20 @@ func (b *body) arraySize(x ast.Expr, from, t *types.Type) (size int, ok bool) {
 		ok = t.Elem.Size == 1
 	case from.IsInteger() || from.Kind == types.Pointer:
 		ok = true
-		if c := b.out.Expr(x).Const; c != nil && c.lit && t.Len > 0 {
+		if b.out.Expr(x).isNumber() && t.Len > 0 {
 			return t.Size, t.Size <= 8
 		}
 	}
 	return size, ok && size%t.Elem.Size == 0 && (t.Len == 0 || t.Size == size)
+}
+
+// measure sets a size or offset: a literal, but of type uint8 in what is not evaluated, as in sizeof(-sizeof(x)).
+func (b *body) measure(e *Expr, n int, host bool) {
+	if b.quiet > 0 {
+		e.Type, e.Const = types.TUint8, &Const{Int: int64(n), Host: host}
+		return
+	}
+	setNumber(e, big.NewInt(int64(n)), host)
 }
 
 func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
@@ -347,16 +357,16 @@ func (b *body) sizeof(x *ast.Sizeof, e *Expr) {
 		b.fail(diag.UnknownType, x, "Unknown struct/union: '%s'", t)
 		return
 	}
-	e.Type = types.TUint64
-	e.Const = &Const{Int: int64(t.Sizeof())}
+	size := t.Sizeof()
 	if arg, ok := ast.Unparen(x.Arg).(*ast.TypeExpr); ok {
-		e.Const.Int = int64(wideEnum(b.resolveType(arg.Type)).Size)
+		size = wideEnum(b.resolveType(arg.Type)).Size
 	}
 	if _, literal := x.Arg.(*ast.BoolLit); literal {
-		e.Const.Int = 8 // as in bpftrace, where sizeof((true)) is 1
+		size = 8 // as in bpftrace, where sizeof((true)) is 1
 	}
-	if t.Kind == types.Struct && t.Comp.CORE != "" {
-		e.Const.Host = true
+	host := t.Kind == types.Struct && t.Comp.CORE != ""
+	b.measure(e, size, host)
+	if host {
 		e.Extent = &Extent{Type: t.Comp.CORE}
 	}
 }
@@ -392,10 +402,8 @@ func (b *body) offsetof(x *ast.Offsetof, e *Expr) {
 		path = append(path, f.Text)
 		t = m.Type
 	}
-	e.Type = types.TUint64
-	e.Const = &Const{Int: int64(off)}
+	b.measure(e, off, core != "")
 	if core != "" {
-		e.Const.Host = true
 		e.Extent = &Extent{Type: core, Path: strings.Join(path, ".")}
 	}
 }

@@ -58,7 +58,7 @@ func (b *body) condition(x ast.Expr) {
 func (b *body) truth(x ast.Expr) *types.Type {
 	t := b.value(x)
 	if e := b.out.Expr(x); t.Kind == types.String && e.Const != nil {
-		e.Type, e.Const = types.TBool, boolConst(untilNUL(e.Const.Str) != "")
+		e.Type, e.Const = types.TBool, literalBool(untilNUL(e.Const.Str) != "")
 	}
 	return b.out.Expr(x).Type
 }
@@ -115,7 +115,7 @@ func (b *body) kind(x ast.Expr, e *Expr) {
 	case *ast.StringLit:
 		b.stringConst(x, e, x.Value)
 	case *ast.BoolLit:
-		e.Type, e.Const = types.TBool, boolConst(x.Value)
+		e.Type, e.Const = types.TBool, literalBool(x.Value)
 	case *ast.Ident:
 		b.ident(x, e)
 	case *ast.Var:
@@ -128,7 +128,7 @@ func (b *body) kind(x ast.Expr, e *Expr) {
 		b.positional(x, e, false)
 	case *ast.ParamCount:
 		b.info.ParamCount = true
-		e.Type = types.TInt64
+		e.Type, e.Late = flexible(types.TInt64), true // never negative
 	case *ast.Index:
 		b.index(x, e)
 	case *ast.Field:
@@ -241,6 +241,19 @@ func boolConst(v bool) *Const {
 	}
 	return c
 }
+
+// literalBool returns a truth value that counts as a literal.
+func literalBool(v bool) *Const {
+	c := boolConst(v)
+	c.lit = true
+	return c
+}
+
+// isNumber reports whether e is an integer literal, or computed from such literals.
+func (e *Expr) isNumber() bool { return e.Const != nil && e.Const.lit && e.Type.Kind == types.Int }
+
+// isLate reports whether e is computed from literals and values known at load time, and needs one of the latter.
+func (e *Expr) isLate() bool { return e.Late || e.isNumber() && e.Const.Host }
 
 // ident resolves a plain name: a builtin, or a constant of the script, the
 // target or the system headers.
@@ -467,7 +480,7 @@ func (b *body) positional(x *ast.Positional, e *Expr, asString bool) {
 		return
 	}
 	p.Int = true
-	e.Type = types.TInt64
+	e.Type, e.Late = types.TInt64, true
 }
 
 // param returns the record of a parameter; nil, with an error, when there are too many.
@@ -519,16 +532,20 @@ func (b *body) ternary(x *ast.Ternary, e *Expr) {
 		if c.Int != 0 {
 			chosen = then
 		}
-		e.Const = b.out.Expr(chosen).Const
+		if v := b.out.Expr(chosen).Const; v != nil {
+			value := *v
+			value.lit = value.IsStr
+			e.Const = &value
+		}
 	}
 }
 
-// literalBranch returns the branch that a constant condition selects, if both branches are constant too: it replaces
+// literalBranch returns the branch that a literal condition selects, if both branches are literals too: it replaces
 // the expression, and the types of the branches may differ.
 func (b *body) literalBranch(cond, then, otherwise ast.Expr) ast.Expr {
 	c, t, u := b.out.Expr(cond).Const, b.out.Expr(then).Const, b.out.Expr(otherwise).Const
 	switch {
-	case c == nil || t == nil || u == nil || c.Host || t.Host || u.Host || c.IsStr:
+	case c == nil || t == nil || u == nil || c.Host || t.Host || u.Host || c.IsStr || !c.lit || !t.lit || !u.lit:
 		return nil
 	case c.Int != 0:
 		return then
@@ -559,11 +576,17 @@ func (b *body) ifExpr(x *ast.IfExpr, e *Expr) {
 	b.condition(x.Cond)
 	if then, known := b.out.Taken(x); known {
 		e.Type = types.TNone
-		if then {
-			e.Type = b.expr(x.Then).Type
-		} else if x.Else != nil {
-			e.Type = b.expr(x.Else).Type
+		var taken ast.Expr
+		switch {
+		case then:
+			taken = x.Then
+		case x.Else != nil:
+			taken = x.Else
+		default:
+			return
 		}
+		value := b.expr(taken)
+		e.Type, e.Const, e.Late = value.Type, value.Const, value.Late
 		return
 	}
 	if b.undecided(x) {
@@ -591,7 +614,7 @@ func (b *body) blockExpr(x *ast.Block, e *Expr) {
 	value := b.expr(x.Value)
 	e.Type = value.Type
 	if len(x.Stmts) == 0 {
-		e.Const = value.Const
+		e.Const, e.Late = value.Const, value.Late
 	}
 	if ends {
 		b.fail(diag.Unreachable, x.Value, "Unreachable expression; block type is implicitly none.")
@@ -625,12 +648,17 @@ func (b *body) constElement(x *ast.TupleIndex) *Const {
 	if !ok {
 		return nil
 	}
-	for _, elem := range tuple.Elems {
+	return b.partOf(tuple.Elems, x.Index)
+}
+
+// partOf returns the value of one of the elements of a literal tuple or record, if all are constant.
+func (b *body) partOf(elems []ast.Expr, i int) *Const {
+	for _, elem := range elems {
 		if b.out.Expr(elem).Const == nil {
 			return nil
 		}
 	}
-	return b.out.Expr(tuple.Elems[x.Index]).Const
+	return b.out.Expr(elems[i]).Const
 }
 
 func (b *body) tupleIndex(x *ast.TupleIndex, e *Expr) {

@@ -25,7 +25,8 @@ func exact(c *Const, t *types.Type) *big.Int {
 	return big.NewInt(c.Int)
 }
 
-// setNumber replaces e by a literal with a computed value; false if it does not fit in 64 bits.
+// setNumber replaces e by a literal with a computed value; false if it does not fit in 64 bits. A value that depends
+// on the host has 64 bits, whatever the target's is.
 func setNumber(e *Expr, v *big.Int, host bool) bool {
 	switch {
 	case v.Sign() >= 0 && v.IsUint64():
@@ -38,7 +39,19 @@ func setNumber(e *Expr, v *big.Int, host bool) bool {
 		return false
 	}
 	e.Const.lit, e.Const.Host = true, host
+	if host && e.Type.Signed {
+		if e.Type = types.TInt64; v.Sign() >= 0 {
+			e.Type = flexible(e.Type)
+		}
+	}
 	return true
+}
+
+// flexible returns t as the type of a number that is not negative, which takes the sign of its peer.
+func flexible(t *types.Type) *types.Type {
+	f := *t
+	f.Flexible = true
+	return &f
 }
 
 func (b *body) foldUnary(x *ast.Unary, e *Expr) {
@@ -50,16 +63,16 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 	switch x.Op {
 	case ast.Not:
 		e.Const = boolConst(c.Int == 0)
-		e.Const.Host = c.Host
+		e.Const.Host, e.Const.lit = c.Host, c.lit
 	case ast.BitNot:
-		if c.lit && c.Int >= 0 {
+		if c.lit {
 			setNumber(e, new(big.Int).SetUint64(^uint64(c.Int)), c.Host)
 			return
 		}
-		e.Const = &Const{Int: unsignedWidth(^c.Int, in.Type), Host: c.Host}
+		e.Const = &Const{Int: unsignedWidth(^c.Int, e), Host: c.Host}
 	case ast.Neg:
 		if !c.lit {
-			e.Const = &Const{Int: unsignedWidth(-c.Int, in.Type), Host: c.Host}
+			e.Const = &Const{Int: unsignedWidth(-c.Int, e), Host: c.Host}
 			return
 		}
 		if v := new(big.Int).Neg(exact(c, in.Type)); !setNumber(e, v, c.Host) {
@@ -68,11 +81,10 @@ func (b *body) foldUnary(x *ast.Unary, e *Expr) {
 	}
 }
 
-// unsignedWidth returns the width of a unary operator's result: the operand's size if it is
-// unsigned, 64 bits if it is signed.
-func unsignedWidth(v int64, t *types.Type) int64 {
-	if t.Kind == types.Int && !t.Signed {
-		return truncate(v, t)
+// unsignedWidth truncates the result of the unary operator e to its Width.
+func unsignedWidth(v int64, e *Expr) int64 {
+	if e.Width > 0 {
+		return truncate(v, types.MakeInt(e.Width, false))
 	}
 	return v
 }
@@ -90,13 +102,18 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 		l.Type.Kind == types.Pointer || r.Type.Kind == types.Pointer {
 		return
 	}
-	host := l.Const.Host || r.Const.Host
+	host, lit := l.Const.Host || r.Const.Host, l.Const.lit && r.Const.lit
 	if l.Const.IsStr || r.Const.IsStr {
 		if l.Const.IsStr && r.Const.IsStr && isComparison(x.Op) {
-			e.Const = boolConst(ordered(x.Op, strings.Compare(untilNUL(l.Const.Str), untilNUL(r.Const.Str))))
+			e.Const = literalBool(ordered(x.Op, strings.Compare(untilNUL(l.Const.Str), untilNUL(r.Const.Str))))
 		}
 		return
 	}
+	defer func() {
+		if e.Const != nil && e.Type.Kind == types.Bool {
+			e.Const.lit = lit
+		}
+	}()
 	switch {
 	case x.Op == ast.LogAnd:
 		e.Const = boolConst(l.Const.Int != 0 && r.Const.Int != 0)
@@ -111,7 +128,7 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 			return
 		}
 		e.Const = boolConst(v)
-	case l.Const.lit && r.Const.lit:
+	case l.isNumber() && r.isNumber():
 		b.foldLiterals(x, e, exact(l.Const, l.Type), exact(r.Const, r.Type), host)
 		return
 	default:
@@ -164,7 +181,8 @@ func ordered(op ast.BinaryOp, c int) bool {
 }
 
 // foldLiterals computes with mathematical integers. The result must fit in 64 bits; if an operand is negative, all
-// must fit in signed 64 bits. Bits that are shifted out are lost.
+// must fit in signed 64 bits, except the product of two negative numbers. Bits that are shifted out are lost, and so
+// are those of a product of numbers of different signs (as in bpftrace, which does not notice this overflow).
 func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 	v := new(big.Int)
 	ok := true
@@ -191,6 +209,17 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 		v.Sub(l, r)
 	case ast.Mul:
 		v.Mul(l, r)
+		if l.Sign() < 0 && r.Sign() < 0 {
+			ok = l.IsInt64() && r.IsInt64() && setNumber(e, v, host)
+			if !ok {
+				b.overflow(x, e)
+			}
+			return
+		}
+		if v.Sign() < 0 && l.IsInt64() && r.IsInt64() && !v.IsInt64() {
+			low := new(big.Int).And(v, new(big.Int).SetUint64(math.MaxUint64))
+			v.SetInt64(int64(low.Uint64()))
+		}
 	case ast.Div:
 		if ok = r.Sign() != 0; ok {
 			v.Quo(l, r)

@@ -123,7 +123,7 @@ func builtinRows() []Function {
 		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},
 		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
 		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
-		{Name: "usermode", value: true, result: types.TUint8, Supported: true},
+		{Name: "usermode", value: true, result: types.TUint8, check: (*body).usermode, Supported: true},
 		{Name: "kstack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "ustack", value: true, max: 2, check: (*body).stack, Supported: true},
 		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, Supported: true},

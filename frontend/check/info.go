@@ -248,6 +248,11 @@ type Expr struct {
 	// Scale is the size in bytes of the pointee in pointer arithmetic: the
 	// integer operand (or the step of ++ and --) is multiplied by it; 0 otherwise.
 	Scale int
+	// Late: the value is computed from literals and from values that are known at load time (parameters, sizes and
+	// offsets of kernel types). It is what folding gives when these are literals: /, % and >> are signed.
+	Late bool
+	// Width is the size in bytes in which - or ~ of an unsigned number is computed; 0 for 64 bits.
+	Width int
 	// Known are the fields of typeinfo() or config.
 	Known []KnownField
 	// ShortFor is the expression that the node is short for, see Body.Desugared.
@@ -261,11 +266,13 @@ type Const struct {
 	Int   int64 // Int, Bool (0, 1), Enum, Pointer; uint64 bit for bit
 	Str   string
 	IsStr bool
-	// Host is set if the value depends on kernel enumerators, whose values may differ on the host: irgen then
+	// Host is set if the value depends on kernel enumerators or sizes, whose values may differ on the host: irgen then
 	// generates code for the expression. Const is used only where the language requires a constant.
 	Host bool
 
-	lit bool // a literal: exact arithmetic, signedness of the other operand
+	// lit: a literal, or computed from literals alone. A number is then computed exactly and has the signedness of
+	// the other operand, and a ?: of three literals has the type of the chosen one.
+	lit bool
 }
 
 // Enumerator names a constant of a kernel enum for a relocation.

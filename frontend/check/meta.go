@@ -49,7 +49,7 @@ func (b *body) predicate(c *callSite, is func(*Expr) bool) {
 	if invalid(e.Type) {
 		return
 	}
-	c.e.Type, c.e.Const = types.TBool, boolConst(is(e))
+	c.e.Type, c.e.Const = types.TBool, literalBool(is(e))
 }
 
 // isScalar checks is_scalar(@m): whether the map has no keys.
@@ -60,7 +60,7 @@ func (b *body) isScalar(c *callSite) {
 		return
 	}
 	if m := b.mapNamed(x); m.use != keyUnknown || b.final {
-		c.e.Type, c.e.Const = types.TBool, boolConst(m.use != keyKeyed)
+		c.e.Type, c.e.Const = types.TBool, literalBool(m.use != keyKeyed)
 	}
 }
 
@@ -224,7 +224,7 @@ func (b *body) compareKnown(x *ast.Binary, e *Expr) bool {
 		r,
 		func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int },
 	)
-	e.Type, e.Const = types.TBool, boolConst(same == (x.Op == ast.Eq))
+	e.Type, e.Const = types.TBool, literalBool(same == (x.Op == ast.Eq))
 	return true
 }
 

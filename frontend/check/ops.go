@@ -38,8 +38,35 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 			return
 		}
 		e.Type = types.MakeInt(8, t.Signed).WithSpace(t.Space)
+		e.Width = b.unaryWidth(x.X)
+		if in := b.out.Expr(x.X); in.isLate() {
+			if e.Late = x.Op == ast.Neg; !e.Late { // ~5 is 2^64 - 6
+				e.Type = types.TUint64
+			}
+		}
 	}
 	b.foldUnary(x, e)
+}
+
+// unaryWidth returns the Width of - or ~ of x: the size of an unsigned operand. The operand -$x has the size of $x,
+// although its type has 64 bits.
+func (b *body) unaryWidth(x ast.Expr) int {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Unary:
+		if x.Op == ast.Neg || x.Op == ast.BitNot {
+			return b.out.Expr(x).Width
+		}
+	case *ast.Comptime:
+		return b.unaryWidth(x.X)
+	case *ast.Block:
+		if x.Value != nil {
+			return b.unaryWidth(x.Value)
+		}
+	}
+	if t := b.out.Expr(x).Type; !t.Signed && t.Size < 8 && !b.out.Expr(x).isNumber() {
+		return t.Size
+	}
+	return 0
 }
 
 // addressOf checks "&$x", a pointer to the variable, or "&@x", the address of the kernel's map
@@ -190,6 +217,8 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 		}
 	}
 	if !invalid(e.Type) && e.Const == nil {
+		l, r := b.out.Expr(x.X), b.out.Expr(x.Y)
+		e.Late = e.Type.Kind == types.Int && (l.isLate() || r.isLate()) && (l.isLate() || l.isNumber()) && (r.isLate() || r.isNumber())
 		b.foldBinary(x, e)
 	}
 }
@@ -351,7 +380,7 @@ func (b *body) compareProbe(x *ast.Binary, e *Expr, left, right *types.Type) {
 		e.Operands = b.probeString(name)
 		return
 	}
-	e.Const = boolConst((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))
+	e.Const = literalBool((b.point.Text == lit.Const.Str) == (x.Op == ast.Eq))
 }
 
 // compareMemory compares values that are in memory.
@@ -391,7 +420,7 @@ func (b *body) compareMemory(x *ast.Binary, e *Expr, left, right *types.Type) {
 }
 
 // arithmetic returns the type of "left op right" for arithmetic operators: bool for two bools, else 64 bits; signed if
-// an operand is, or for a difference. Shifts have the signedness of their left operand.
+// an operand is (also the right one of a shift), or for a difference.
 func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, right *types.Type) *types.Type {
 	switch {
 	case invalid(left) || invalid(right):
@@ -413,8 +442,6 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	}
 	signed := ls || rs
 	switch op {
-	case ast.Shl, ast.Shr:
-		signed = ls
 	case ast.Sub:
 		signed = true
 	case ast.Div, ast.Mod:
@@ -435,9 +462,10 @@ func (b *body) bothConst(x, y ast.Expr) bool {
 	return l != nil && r != nil && l.Const != nil && r.Const != nil
 }
 
-// bothLiteral reports whether x and y are numbers without casts, whose quotient is known.
+// bothLiteral reports whether x and y are numbers without casts or variables: their quotient is the exact one.
 func (b *body) bothLiteral(x, y ast.Expr) bool {
-	return b.bothConst(x, y) && b.out.Expr(x).Const.lit && b.out.Expr(y).Const.lit
+	l, r := b.out.Expr(x), b.out.Expr(y)
+	return (l.isNumber() || l.Late) && (r.isNumber() || r.Late)
 }
 
 func (b *body) pointerArithmetic(at ast.Node, op ast.BinaryOp, left, right *types.Type) *types.Type {

@@ -97,6 +97,32 @@ func TestParameters(t *testing.T) {
 	}
 }
 
+// TestBytes checks that arrays of char, signed char and unsigned char are strings, and those of typedefs of them and of
+// bool are arrays, as in bpftrace.
+func TestBytes(t *testing.T) {
+	b := open(t, build(t, "bytes.c", `
+typedef unsigned char u8; typedef char mine; typedef signed char s8;
+struct all { char c[4]; signed char sc[4]; unsigned char uc[4]; const char cc[4]; volatile unsigned char vc[4];
+	u8 u[4]; mine m[4]; s8 s[4]; const u8 cu[4]; _Bool b[4]; char two[2][4]; u8 u2[2][4]; };
+struct all all;
+int main(void) { return all.c[0]; }
+`))
+	all, ok := b.Tagged("struct", "all")
+	if !ok {
+		t.Fatal("no struct all")
+	}
+	text := map[string]bool{"c": true, "sc": true, "uc": true, "cc": true, "vc": true, "two": true}
+	for _, m := range all.Comp.Members() {
+		inner := m.Type
+		for inner.Elem.Kind == types.Array {
+			inner = inner.Elem
+		}
+		if have := inner.Chars != types.NoChars; have != text[m.Name] {
+			t.Errorf("%s of type %s is a string: %v", m.Name, m.Type, have)
+		}
+	}
+}
+
 func TestTypes(t *testing.T) {
 	b := open(t, build(t, "a.c", cSource))
 	n, ok := b.Tagged("struct", "node")

@@ -140,6 +140,7 @@ const (
 	encFloat        = 0x04
 	encSigned       = 0x05
 	encSignedChar   = 0x06
+	encUnsignedChar = 0x08
 	encDecimalFloat = 0x0f
 )
 
@@ -156,7 +157,7 @@ func baseType(e *dwarf.Entry) *types.Type {
 }
 
 func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
-	elem := b.typeOf(p, e, depth)
+	elem, chars := b.typeOf(p, e, depth), p.charsOf(e)
 	kids, _ := p.children(e.Offset)
 	for i := len(kids) - 1; i >= 0; i-- { // the last dimension is the innermost
 		if kids[i].Tag != dwarf.TagSubrangeType {
@@ -171,9 +172,35 @@ func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
 		if n < 0 || n > 1<<28 {
 			n = 0
 		}
-		elem = types.MakeBytes(elem, int(n))
+		elem = types.MakeChars(elem, int(n), chars)
 	}
 	return elem
+}
+
+// charsOf returns how an array of the given type is read: as a string if its elements are char, signed char or unsigned
+// char, qualified or not. A typedef of one (uint8_t), and every other type of one byte, is a number.
+func (p *part) charsOf(array *dwarf.Entry) types.CharArray {
+	e := array
+	for range maxDepth {
+		off, ok := p.val(e, dwarf.AttrType).(dwarf.Offset)
+		if !ok {
+			break
+		}
+		var err error
+		if e, err = p.entry(off); err != nil {
+			break
+		}
+		switch e.Tag {
+		case dwarf.TagConstType, dwarf.TagVolatileType, dwarf.TagAtomicType:
+			continue
+		case dwarf.TagBaseType:
+			if enc, _ := e.Val(dwarf.AttrEncoding).(int64); enc == encSignedChar || enc == encUnsignedChar {
+				return types.KernelChars
+			}
+		}
+		break
+	}
+	return types.NoChars
 }
 
 // composite converts a struct or union; its members are read on demand. A declaration is

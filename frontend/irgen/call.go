@@ -40,7 +40,7 @@ func newTables() *tables {
 			},
 			"ctx":      func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
 			"retval":   fromContext(ir.OpRetval),
-			"usermode": (*fn).usermode,
+			"usermode": fromContext(ir.OpUsermode),
 			"func":     fromContext(ir.OpFuncIP),
 			"reg":      (*fn).reg,
 			"probe":    (*fn).probeID,
@@ -129,18 +129,6 @@ func fromContext(op ir.Op) callFunc {
 	}
 }
 
-// usermode generates the builtin usermode. It is 1 in programs that the loader runs itself. In a
-// program without registers it is 0, because kernel code calls the program.
-func (f *fn) usermode(x ast.Expr, c *check.Call) *ir.Value {
-	switch t := f.prog.Point.Type; {
-	case t.Runner == probe.Loader:
-		return ir.Const(1)
-	case !t.Program.HasRegs():
-		return ir.Const(0)
-	}
-	return fromContext(ir.OpUsermode)(f, x, c)
-}
-
 func firstArg(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 	return f.as(irType(f.body.Type(x)), f.num(c.Args[0]))
 }
@@ -191,7 +179,7 @@ func (f *fn) ustack(x ast.Expr, _ *check.Call, dst *ir.Value) {
 func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {
 	size := f.body.Type(x).Size
 	if size == 1 {
-		return f.num(c.Args[0])
+		return f.Extend(ir.U8, f.num(c.Args[0]))
 	}
 	v := f.Emit(ir.OpBswap, ir.TI64, f.num(c.Args[0]))
 	v.Mem = ir.MemKindOf(size, false)

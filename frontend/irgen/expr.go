@@ -148,22 +148,21 @@ func (f *fn) unary(x *ast.Unary, e *check.Expr) *ir.Value {
 		}
 		return f.Cast(ir.TKAddr, f.vars[f.body.Expr(x.X).Var])
 	case ast.Neg:
-		return f.unsignedWidth(f.Sub(ir.Const(0), f.num(x.X)), x.X)
+		return f.unsignedWidth(f.Sub(ir.Const(0), f.num(x.X)), e)
 	case ast.BitNot:
-		return f.unsignedWidth(f.Binary(ir.OpXor, f.num(x.X), ir.Const(-1)), x.X)
+		return f.unsignedWidth(f.Binary(ir.OpXor, f.num(x.X), ir.Const(-1)), e)
 	case ast.Not:
 		return f.BoolInt(f.ICmp(ir.EQ, f.truth(x.X), ir.Const(0)))
 	}
 	panic(fmt.Sprintf("BUG: no code for unary %s of type %s", x.Op, e.Type))
 }
 
-// unsignedWidth truncates a result to the width of an unsigned operand.
-func (f *fn) unsignedWidth(v *ir.Value, operand ast.Expr) *ir.Value {
-	t := f.body.Expr(operand).Type
-	if t.Kind != types.Int || t.Signed || t.Size >= 8 {
+// unsignedWidth truncates the result of a unary operator to its width.
+func (f *fn) unsignedWidth(v *ir.Value, e *check.Expr) *ir.Value {
+	if e.Width == 0 {
 		return v
 	}
-	return f.Binary(ir.OpAnd, v, ir.Const(1<<(8*t.Size)-1))
+	return f.Binary(ir.OpAnd, v, ir.Const(1<<(8*e.Width)-1))
 }
 
 var arithOps = map[ast.BinaryOp]ir.Op{
@@ -188,6 +187,32 @@ func (f *fn) arith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
 	result := rest.AddParam(ir.TI64)
 	f.start(rest, true)
 	return result
+}
+
+// lateArith is arith for values that are literals but for when they are known (check.Expr.Late): as folding of literals
+// does, it divides and shifts signed numbers. BPF has no signed division before cpu=v4.
+func (f *fn) lateArith(op ast.BinaryOp, x, y *ir.Value, at ast.Node) *ir.Value {
+	switch op {
+	case ast.Shr:
+		return f.AShr(x, y)
+	case ast.Div, ast.Mod:
+		magnitude := func(v *ir.Value) (sign, abs *ir.Value) {
+			if v.IsConst() && v.Imm >= 0 {
+				return ir.Const(0), v
+			}
+			sign = f.AShr(v, ir.Const(63)) // 0 or -1
+			return sign, f.Sub(f.Binary(ir.OpXor, v, sign), sign)
+		}
+		signed := func(v, sign *ir.Value) *ir.Value { return f.Sub(f.Binary(ir.OpXor, v, sign), sign) }
+		xs, xa := magnitude(x)
+		ys, ya := magnitude(y)
+		v := f.arith(op, xa, ya, at)
+		if op == ast.Div {
+			xs = f.Binary(ir.OpXor, xs, ys)
+		}
+		return signed(v, xs)
+	}
+	return f.arith(op, x, y, at)
 }
 
 const divZeroText = "Divide or modulo by 0 detected. This can lead to unexpected results. 1 is being used as the result."
@@ -217,6 +242,10 @@ func (f *fn) binary(x *ast.Binary, e *check.Expr) *ir.Value {
 			l = f.scaled(f.as(ir.TI64, l), e.Scale)
 		}
 		return f.as(irType(e.Type), f.Binary(arithOps[x.Op], f.as(ir.TI64, l), f.as(ir.TI64, r)))
+	}
+	if e.Late {
+		l := f.num(x.X)
+		return f.lateArith(x.Op, l, f.num(x.Y), x)
 	}
 	l := f.num(x.X)
 	return f.as(irType(e.Type), f.bounded(e.Type, x.Op, f.arith(x.Op, l, f.num(x.Y), x)))

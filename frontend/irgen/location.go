@@ -318,6 +318,11 @@ func (f *fn) readObject(e *check.Expr, dst *ir.Value) {
 		e.Type.Kind == types.Record { // only objects in program memory have an address, "&$x"
 		size = e.Type.Store().Size
 	}
+	f.readWhole(e, dst, size)
+}
+
+// readWhole copies the first size bytes at a location.
+func (f *fn) readWhole(e *check.Expr, dst *ir.Value, size int) {
 	if size == 0 {
 		return
 	}

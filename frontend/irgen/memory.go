@@ -130,7 +130,11 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 		if exact {
 			f.zero(dst, t.Size)
 		}
-		f.readString(e, dst, own)
+		if e.Type.Raw {
+			f.readWhole(e, dst, own)
+		} else {
+			f.readString(e, dst, own)
+		}
 		return
 	}
 	switch x := x.(type) {
@@ -147,6 +151,13 @@ func (f *fn) storeString(x ast.Expr, dst *ir.Value, t *types.Type, exact bool) {
 	case *ast.Cast: // the same string with another capacity
 		own = min(own, f.body.Type(x.X).Size)
 		f.copyString(f.addr(x.X), dst, own, t, exact)
+		return
+	}
+	if e.Type.Raw {
+		f.copy(dst, f.addr(x), own)
+		if exact && t.Size > own {
+			f.zero(f.AddImm(dst, int64(own)), t.Size-own)
+		}
 		return
 	}
 	f.copyString(f.addr(x), dst, own, t, exact)

@@ -20,7 +20,8 @@ type classifier struct {
 // valueNames are builtins with a value, so that "(name) - 1" is a subtraction and not a
 // cast.
 var valueNames = wordSet(`args ctx kstack ustack nsecs pid tid uid gid comm cpu elapsed rand retval func
-	probe curtask cgroup username ncpus cpid ppid numaid jiffies usermode pcomm
+	probe curtask cgroup username ncpus cpid ppid numaid jiffies usermode pcomm leader_tid leader_comm probetype
+	has_cpid
 	__builtin_comm __builtin_cpid __builtin_cpu __builtin_dw_ustack __builtin_elapsed __builtin_func
 	__builtin_ncpus __builtin_probe __builtin_retval __builtin_usermode`)
 

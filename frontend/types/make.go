@@ -57,11 +57,11 @@ func MakeArray(elem *Type, n int) *Type {
 	return &Type{Kind: Array, Size: n * elem.Size, Elem: elem, Len: n}
 }
 
-// MakeBytes returns elem[n] as in BTF and DWARF: an array of one-byte integers is a string.
-func MakeBytes(elem *Type, n int) *Type {
+// MakeChars returns elem[n], an array that is read as a string if its elements are one-byte integers.
+func MakeChars(elem *Type, n int, chars CharArray) *Type {
 	t := MakeArray(elem, n)
 	if elem.Kind == Int && elem.Size == 1 {
-		t.Chars = KernelChars
+		t.Chars = chars
 	}
 	return t
 }

@@ -88,7 +88,12 @@ func promote(a, b *Type) (p Promotion, ok bool) {
 	}
 	switch a.Kind {
 	case String, Buffer:
-		return Promotion{Type: larger(a, b)}, true
+		t := larger(a, b)
+		if !t.Raw && (a.Raw || b.Raw) {
+			raw := *t
+			raw.Raw, t = true, &raw
+		}
+		return Promotion{Type: t}, true
 	case Tuple:
 		return promoteFields(a, b.Fields)
 	case Record:

@@ -95,6 +95,7 @@ type Type struct {
 	Elem     *Type     // Pointer, Array
 	Len      int       // Array: elements; 0 for one of unknown length
 	Chars    CharArray // Array: whether it is read as a string
+	Raw      bool      // String: the bytes after a NUL are kept, see KernelBytes
 	Space    Space     // see HasSpace
 	Fields   []Field
 	Comp     *Composite
@@ -117,9 +118,12 @@ type CharArray uint8
 // The values of CharArray.
 const (
 	NoChars CharArray = iota // as an array
-	// KernelChars is an array of bytes of the kernel's or a program's types: a string of that
+	// KernelChars is a char array of the kernel's or a program's types: a string of that
 	// capacity; one without a NUL counts as truncated.
 	KernelChars
+	// KernelBytes is an array of other one-byte integers (u8) of the kernel's types. It is a string as in bpftrace, but
+	// all its bytes are read: addresses that differ only after a zero byte are different keys.
+	KernelBytes
 	// ScriptChars is a char array in a C definition of the script: a string with room for an
 	// additional NUL.
 	ScriptChars

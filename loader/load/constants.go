@@ -17,7 +17,7 @@ import (
 func setConstants(o *object.Object, h *host.Host, opts Options) error {
 	values := map[string]uint64{
 		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
-		"tai_off": h.SoftTAI(), "ncpus": uint64(len(h.Online)), "cpid": uint64(opts.ChildPID),
+		"tai_off": h.SoftTAI(), "ncpus": uint64(h.Possible), "cpid": uint64(opts.ChildPID),
 		"own_reader": 1,
 	}
 	for i := range o.Manifest.Maps {
