@@ -396,8 +396,7 @@ func (b *body) assignTo(x *ast.Var, from ast.Expr, t *types.Type, combined bool)
 		return
 	}
 	if p.Lossy {
-		if c := b.out.Expr(from).Const; !combined && c != nil && c.lit && !p.Type.FitsInto(t) && t.Kind == types.Int && !t.Signed &&
-			c.Int < 0 {
+		if e := b.out.Expr(from); !combined && e.isNumber() && !p.Type.FitsInto(t) && !t.Signed && e.Const.Int < 0 {
 			b.varMismatch(x, from, t, v.Type) // a literal that fits no signed type
 			return
 		}

@@ -53,3 +53,13 @@ func TestArgumentSigns(t *testing.T) {
 		t.Errorf("reg() in a usdt probe is %s", e.Type)
 	}
 }
+
+// TestUnaryOfAggregation checks that a unary operator needs a number, as in bpftrace.
+func TestUnaryOfAggregation(t *testing.T) {
+	for _, expr := range []string{"!@c", "-@s", "~@s"} {
+		_, l := checkText("kprobe:f { @c = count(); @s = sum(5); print(" + expr + "); print(-(int64)@s); }")
+		if l.Errors() != 1 {
+			t.Errorf("%s: %d errors: %v", expr, l.Errors(), l.Err())
+		}
+	}
+}

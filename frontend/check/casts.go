@@ -240,8 +240,8 @@ func wideEnum(t *types.Type) *types.Type {
 	return types.MakeEnum(t.Enum, 8, t.Signed)
 }
 
-// measured reports whether x is a size or an offset. For kernel types, their type is wider here than in bpftrace, where a
-// cast to it is not redundant.
+// measured reports whether x is a size or an offset. For kernel types, their type is wider here than in bpftrace,
+// where a cast to it is not redundant.
 func measured(x ast.Expr) bool {
 	switch x.(type) {
 	case *ast.Sizeof, *ast.Offsetof:

@@ -25,6 +25,11 @@ func (b *body) unary(x *ast.Unary, e *Expr) {
 	if invalid(t) {
 		return
 	}
+	if in := b.out.Expr(x.X); in.Reads {
+		message := "The %s operator can not be used on expressions of type '%s'"
+		b.fail(diag.BadOperands, x, message, x.Op, b.maps[in.Map.Name].agg).Hint("add a cast to integer: %s(int64)%s", x.Op, in.Map.Name)
+		return
+	}
 	if !t.IsInteger() && !(x.Op == ast.Not && t.Kind == types.Pointer) {
 		b.fail(diag.BadOperands, x, "The %s operator can not be used on expressions of type '%s'", x.Op, t)
 		return
@@ -218,7 +223,8 @@ func (b *body) binary(x *ast.Binary, e *Expr) {
 	}
 	if !invalid(e.Type) && e.Const == nil {
 		l, r := b.out.Expr(x.X), b.out.Expr(x.Y)
-		e.Late = e.Type.Kind == types.Int && (l.isLate() || r.isLate()) && (l.isLate() || l.isNumber()) && (r.isLate() || r.isNumber())
+		literal := (l.Late || l.isNumber()) && (r.Late || r.isNumber())
+		e.Late = literal && e.Type.Kind == types.Int && (l.isLate() || r.isLate())
 		b.foldBinary(x, e)
 	}
 }

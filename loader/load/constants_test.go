@@ -45,11 +45,11 @@ func TestConstants(t *testing.T) {
 	}
 	o.Manifest.Maps = []manifest.Map{{Cache: &manifest.PerCPUCache{}}, {}, {Cache: &manifest.PerCPUCache{Enable: "front_x"}}}
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
-	h := &host.Host{Start: 77, PIDNS: hostinfo.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}}
+	h := &host.Host{Start: 77, PIDNS: hostinfo.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
 	if err := setConstants(o, h, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]uint64{"start_ns": 77, "pidns_dev": 5, "pidns_ino": 6, "ncpus": 3, "cpid": 99, "front_x": 1,
+	for name, want := range map[string]uint64{"start_ns": 77, "pidns_dev": 5, "pidns_ino": 6, "ncpus": 5, "cpid": 99, "front_x": 1,
 		"param_1": 0, "param_2": binary.NativeEndian.Uint64([]byte{1, 2, 3, 4, 5, 6, 7, 8}), "other": 0, "gen": 0} {
 		if got := words(o, name)[0]; got != want {
 			t.Errorf("%s = %d, want %d", name, got, want)
