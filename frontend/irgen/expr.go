@@ -459,9 +459,9 @@ func (f *fn) cast(x *ast.Cast, e *check.Expr) *ir.Value {
 // arrayBits returns the number that has the bytes of an array of at most 8 bytes.
 func (f *fn) arrayBits(a *ir.Value, t *types.Type) *ir.Value {
 	n := t.Elem.Size
-	v := f.Load(ir.MemKindOf(n, false), a, 0)
+	v := f.loadParts(ir.MemKindOf(n, false), a)
 	for off := n; off < t.Size; off += n {
-		part := f.Load(ir.MemKindOf(n, false), a, off)
+		part := f.loadParts(ir.MemKindOf(n, false), f.AddImm(a, int64(off)))
 		v = f.Binary(ir.OpOr, v, f.Binary(ir.OpShl, part, ir.Const(int64(8*off))))
 	}
 	return v

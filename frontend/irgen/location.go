@@ -269,9 +269,56 @@ func (f *fn) endUnless(v *ir.Value) {
 func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 	addr := f.apply(w)
 	if b := e.Location.Bits; b != nil {
-		return f.bits(f.Load(ir.MemKindOf(b.Unit, false), addr, 0), b)
+		return f.bits(f.loadParts(ir.MemKindOf(b.Unit, false), addr), b)
 	}
-	return f.LoadAs(irType(e.Type), memKind(e.Type), addr, 0)
+	return f.as(irType(e.Type), f.loadParts(memKind(e.Type), addr))
+}
+
+// loadParts loads a number of a struct in program memory. A field of a packed struct is loaded in parts that are
+// aligned: the kernel refuses misaligned accesses of the stack, and on CPUs without efficient ones (riscv64) also of
+// map values and records (check_ptr_alignment, with strict_alignment). Objects are aligned to 8 bytes.
+//
+//	v1:i64 = load.u8 [s0+1]
+//	v2:i64 = load.u16 [s0+2]
+//	v3:i64 = shl v2, 8
+//	...
+//	v7:i64 = sext.s32 v6
+func (f *fn) loadParts(k ir.MemKind, addr *ir.Value) *ir.Value {
+	n := k.Size()
+	object, at := objectOf(addr)
+	if object.Op == ir.OpSlotAddr { // where a packed struct has no alignment of its own
+		object.Slot.Align = max(object.Slot.Align, n)
+	}
+	if at%n == 0 {
+		return f.Load(k, addr, 0)
+	}
+	var v *ir.Value
+	for off, w := 0, 0; off < n; off += w {
+		for w = n / 2; (at+off)%w != 0 || w > n-off; {
+			w /= 2
+		}
+		part := f.Load(ir.MemKindOf(w, false), addr, off)
+		if v == nil {
+			v = part
+		} else {
+			v = f.Or(v, f.Shl(part, ir.Const(int64(8*off))))
+		}
+	}
+	return f.Extend(k, v)
+}
+
+// objectOf returns the address of the object in which addr is, and the sum of the constants that were added to it.
+// Other summands are multiples of the size of an array's element.
+func objectOf(addr *ir.Value) (object *ir.Value, off int) {
+	for ; addr.Op == ir.OpAdd; addr = addr.Args[0] {
+		if addr.Args[1].IsConst() {
+			off += int(addr.Args[1].Imm)
+		}
+	}
+	if addr.Op == ir.OpSlotAddr {
+		off += int(addr.Imm)
+	}
+	return addr, off
 }
 
 // bits extracts a bitfield from its storage unit. Its upper bits are zero even if its C
