@@ -97,7 +97,7 @@ func (o *outliner) copyLoop(p *planner) {
 		}
 	}
 	n := o.walk.Args[0]
-	if !n.IsConst() {
+	if !fixedAtLoad(o.m, n) {
 		n = c.unknown(at, n)
 	}
 	at.Jump(head, append(first, ir.Const(0))...)
@@ -142,6 +142,32 @@ func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 		return at.AddImm(c.zero, v.Imm)
 	}
 	return at.Add(v, c.zero)
+}
+
+// fixedAtLoad reports whether the verifier knows v as a constant: it is computed from constants and from
+// parameters and facts of the host, which are in frozen sections (5.2) when a program is loaded. A trip count that it
+// knows is left to it: it then verifies exactly so many iterations, and the code after the loop once.
+func fixedAtLoad(m *ir.Module, v *ir.Value) bool {
+	known := map[*ir.Value]bool{} // operands are shared: each is looked at once
+	var fixed func(v *ir.Value) bool
+	fixed = func(v *ir.Value) bool {
+		is, seen := known[v]
+		if seen {
+			return is
+		}
+		switch {
+		case v.IsConst(), v.Op == ir.OpCORE:
+			is = true
+		case v.Op == ir.OpGlobal:
+			g := m.Global(v.Sym)
+			is = g != nil && g.Kind.Constant()
+		case v.Op == ir.OpICmp, v.Op == ir.OpSelect, v.Op == ir.OpBoolInt, v.Op == ir.OpZext, v.Op == ir.OpSext, binaryOps[v.Op]:
+			is = !slices.ContainsFunc(v.Args, func(a *ir.Value) bool { return !fixed(a) })
+		}
+		known[v] = is
+		return is
+	}
+	return fixed(v)
 }
 
 // countInner gives the loops nested in the in-place body counters, too.
@@ -301,7 +327,7 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	}
 	counter := head.AddParam(ir.TI64)
 	number := ir.At(inside, 0, next.Pos).AddImm(counter, 1)
-	if !n.IsConst() {
+	if !fixedAtLoad(p.m, n) {
 		n = c.unknown(ir.At(begin.Block, begin.Index(), begin.Pos), n)
 	}
 	for _, w := range ways {
