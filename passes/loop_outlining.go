@@ -330,7 +330,9 @@ func (o *outliner) enterBody() {
 	start := ir.AtEnd(o.cb.Entry(), o.next.Pos)
 	o.cb.Uses(func(v **ir.Value) {
 		if a := *v; a.ID >= 0 && o.subst[a] == nil && a.Block.Func != o.cb {
-			o.subst[a] = get(start, o.frame, o.wordOf(a), a.Type)
+			if o.subst[a] = relocatedAgain(start, a); o.subst[a] == nil {
+				o.subst[a] = get(start, o.frame, o.wordOf(a), a.Type)
+			}
 		}
 	})
 	start.Jump(o.region[0])
@@ -342,6 +344,20 @@ func (o *outliner) enterBody() {
 	o.forgetCarried()
 	o.placeShared()
 	o.rebase()
+}
+
+// relocatedAgain computes a relocated constant, or one that is clamped, in the callback; nil for other values. The
+// size of a field must have a bound where a helper gets it, and a constant is cheaper than a word of the frame.
+func relocatedAgain(at *ir.Builder, v *ir.Value) *ir.Value {
+	switch {
+	case v.Op == ir.OpCORE:
+		return at.CORE(v.Kind, v.CORE)
+	case v.Op == ir.OpSelect && v.Args[1].IsConst() && v.Args[2].Op == ir.OpCORE && v.Args[0].Op == ir.OpICmp &&
+		v.Args[0].Args[0] == v.Args[2] && v.Args[0].Args[1].IsConst():
+		size := at.CORE(v.Args[2].Kind, v.Args[2].CORE)
+		return at.Select(at.ICmp(v.Args[0].Cond, size, v.Args[0].Args[1]), v.Args[1], size)
+	}
+	return nil
 }
 
 // forget hides from the verifier what the body reads from the caller's variables in memory
