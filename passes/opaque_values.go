@@ -5,6 +5,7 @@ package passes
 import (
 	"slices"
 
+	"btc/internal/probe"
 	"btc/ir"
 )
 
@@ -40,17 +41,24 @@ func opaqueValues(m *ir.Module) []ir.Diag {
 // maxKnown is how many values may be known to differ by path at a join.
 const maxKnown = 2
 
+// maxInWeb is how many tests of values that may be copies of each other need no copies of their own.
+const maxInWeb = 8
+
 // known is what the verifier knows of the integers of a function.
 type known struct {
 	f        *ir.Func
 	order    []*ir.Block
 	preds    [][]ir.Pred
-	ranged   ir.ValueSet // values whose range is needed
-	free     ir.ValueSet // not computed from what the host decides before load
-	number   ir.ValueSet // free, and not a pointer to the verifier
-	fixed    ir.ValueSet // computed from constants alone: known on each path
-	branched []bool      // a branch depends on it
-	tests    [][]test    // by Value.ID: its tests against constants
+	ranged   ir.ValueSet       // values whose range is needed
+	runtime  ir.ValueSet       // not a constant on any host
+	free     ir.ValueSet       // not computed from what the host decides before load
+	number   ir.ValueSet       // free, and not a pointer to the verifier
+	fixed    ir.ValueSet       // computed from constants alone: known on each path
+	branched []bool            // a branch depends on it
+	tests    [][]test          // by Value.ID: its tests against constants
+	pointers map[*ir.Slot]bool // slots that hold pointers
+	web      []int             // by Value.ID: values between which numbers flow unchanged, or changed by a constant, have one
+	inWeb    []int             // by web: the number of tests
 }
 
 // test is a use of a comparison: an operand of user, or the terminator of the block.
@@ -74,12 +82,16 @@ func newKnown(f *ir.Func) *known {
 		preds:    ir.Preds(f),
 		branched: make([]bool, f.NumValues()),
 		tests:    make([][]test, f.NumValues()),
+		pointers: map[*ir.Slot]bool{},
 	}
 	branches := 0
 	for _, b := range k.order {
 		for _, v := range b.Values {
-			if v.Op == ir.OpICmp {
+			switch {
+			case v.Op == ir.OpICmp:
 				branches++
+			case v.Op == ir.OpStore && v.Args[0].Op == ir.OpSlotAddr && v.Args[1].Type.IsPtr():
+				k.pointers[v.Args[0].Slot] = true
 			}
 		}
 	}
@@ -87,11 +99,49 @@ func newKnown(f *ir.Func) *known {
 		return nil
 	}
 	k.ranged = k.findRanged()
+	k.runtime = k.greatest(k.isRuntime)
 	k.free = k.greatest(k.isFree)
 	k.number = k.greatest(k.isNumber)
 	k.fixed = k.greatest(k.isFixed)
 	k.findTests()
+	k.findWebs()
 	return k
+}
+
+// findWebs joins the values that may be copies of each other: what the verifier learns from a test of one, it knows of
+// the others.
+func (k *known) findWebs() {
+	k.web = make([]int, k.f.NumValues())
+	for i := range k.web {
+		k.web[i] = i
+	}
+	find := func(i int) int {
+		for k.web[i] != i {
+			k.web[i] = k.web[k.web[i]]
+			i = k.web[i]
+		}
+		return i
+	}
+	for _, b := range k.order {
+		for _, list := range [][]*ir.Value{b.Params, b.Values} {
+			for _, v := range list {
+				switch {
+				case v.Type != ir.TI64:
+				case v.Op == ir.OpParam, v.Op == ir.OpSelect, (v.Op == ir.OpAdd || v.Op == ir.OpSub) && v.Args[1].IsConst():
+					k.back(v, func(a *ir.Value) {
+						if a.ID >= 0 && a.Type == ir.TI64 {
+							k.web[find(v.ID)] = find(a.ID)
+						}
+					})
+				}
+			}
+		}
+	}
+	k.inWeb = make([]int, len(k.web))
+	for i := range k.web {
+		k.web[i] = find(i)
+		k.inWeb[k.web[i]] += len(k.tests[i])
+	}
 }
 
 // back calls use for the operands of v; for a parameter, for those of all edges.
@@ -198,7 +248,28 @@ var hostDecides = map[ir.Op]bool{
 	ir.OpSaved:    true,
 }
 
-// isFree: neither v nor the branch that chose it depends on the host.
+// isRuntime: v comes from a call or from memory on each path, whichever of them the host decides for.
+func (k *known) isRuntime(v *ir.Value, set ir.ValueSet) bool {
+	switch v.Op {
+	case ir.OpCall, ir.OpCallSub, ir.OpLoad:
+		return true
+	case ir.OpParam, ir.OpSelect:
+		all := true
+		k.back(v, func(a *ir.Value) { all = all && (a.Type == ir.TI1 || a.ID >= 0 && set.Has(a)) })
+		return all
+	}
+	some := false
+	for _, a := range v.Args {
+		if !a.IsConst() && !set.Has(a) {
+			return false
+		}
+		some = some || !a.IsConst()
+	}
+	return some && !hostDecides[v.Op]
+}
+
+// isFree: neither v nor the branch that chose it depends on the host, unless it chose among values that are constants
+// on no host.
 func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
 	if hostDecides[v.Op] {
 		return false
@@ -216,7 +287,7 @@ func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
 		}
 	}
 	k.back(v, look)
-	if v.Op == ir.OpParam {
+	if v.Op == ir.OpParam && !k.runtime.Has(v) {
 		for _, way := range k.preds[v.Block.ID] {
 			look(way.Block.Term.Arg)
 			if up := k.preds[way.Block.ID]; len(up) == 1 {
@@ -236,11 +307,25 @@ func (k *known) isNumber(v *ir.Value, set ir.ValueSet) bool {
 	case ir.OpParam, ir.OpAdd, ir.OpSub, ir.OpSelect:
 		return k.all(v, set)
 	case ir.OpLoad:
-		return v.Mem.Size() < 8 || v.Args[0].Type.Kind == ir.MapVal
+		a := v.Args[0]
+		return v.Mem.Size() < 8 || a.Type.Kind == ir.MapVal || a.Type.Kind == ir.Ctx && k.untyped() ||
+			a.Op == ir.OpSlotAddr && !k.pointers[a.Slot]
 	case ir.OpCast:
 		return false
 	}
 	return true
+}
+
+// untyped reports whether the function's context has numbers only.
+func (k *known) untyped() bool {
+	if k.f.Prog == nil {
+		return false
+	}
+	switch k.f.Prog.Type().Program {
+	case probe.ProgKprobe, probe.ProgTracepoint, probe.ProgRawTracepoint, probe.ProgPerfEvent:
+		return true
+	}
+	return false
 }
 
 func (k *known) isFixed(v *ir.Value, set ir.ValueSet) bool {
@@ -321,7 +406,8 @@ func (k *known) differs(v *ir.Value) (computed, compared bool) {
 	if v.Type != ir.TI64 || k.ranged.Has(v) {
 		return false, false
 	}
-	compared = len(k.tests[v.ID]) > 1
+	tests := len(k.tests[v.ID])
+	compared = tests > 1 || tests > 0 && k.inWeb[k.web[v.ID]] > maxInWeb
 	switch {
 	case !k.number.Has(v), v.Op != ir.OpParam && v.Op != ir.OpSelect && v.Op != ir.OpBoolInt:
 	case k.fixed.Has(v):
