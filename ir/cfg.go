@@ -53,17 +53,28 @@ func Preds(f *Func) [][]Pred {
 func ReversePostorder(f *Func) []*Block {
 	seen := make([]bool, f.nextBlock)
 	order := make([]*Block, 0, len(f.Blocks))
-	var walk func(b *Block)
-	walk = func(b *Block) {
-		seen[b.ID] = true
-		for i := len(b.Term.Succs) - 1; i >= 0; i-- {
-			if to := b.Term.Succs[i].To; !seen[to.ID] {
-				walk(to)
-			}
-		}
-		order = append(order, b)
+	type visit struct {
+		b    *Block
+		next int // the successor to look at
 	}
-	walk(f.Entry())
+	enter := func(b *Block) visit {
+		seen[b.ID] = true
+		return visit{b, len(b.Term.Succs) - 1}
+	}
+	// Not recursive: a long function has paths of 10,000 blocks.
+	for stack := []visit{enter(f.Entry())}; len(stack) > 0; {
+		v := &stack[len(stack)-1]
+		if v.next < 0 {
+			order = append(order, v.b)
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		to := v.b.Term.Succs[v.next].To
+		v.next--
+		if !seen[to.ID] {
+			stack = append(stack, enter(to))
+		}
+	}
 	slices.Reverse(order)
 	return order
 }

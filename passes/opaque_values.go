@@ -406,8 +406,7 @@ func (k *known) differs(v *ir.Value) (computed, compared bool) {
 	if v.Type != ir.TI64 || k.ranged.Has(v) {
 		return false, false
 	}
-	tests := len(k.tests[v.ID])
-	compared = tests > 1 || tests > 0 && k.inWeb[k.web[v.ID]] > maxInWeb
+	compared = k.isCompared(v)
 	switch {
 	case !k.number.Has(v), v.Op != ir.OpParam && v.Op != ir.OpSelect && v.Op != ir.OpBoolInt:
 	case k.fixed.Has(v):
@@ -416,6 +415,12 @@ func (k *known) differs(v *ir.Value) (computed, compared bool) {
 		k.back(v, func(a *ir.Value) { computed = computed || a.IsConst() || k.fixed.Has(a) })
 	}
 	return computed, compared
+}
+
+// isCompared reports whether comparisons of v, or of copies of it, tell the verifier different numbers.
+func (k *known) isCompared(v *ir.Value) bool {
+	tests := len(k.tests[v.ID])
+	return tests > 1 || tests > 0 && k.inWeb[k.web[v.ID]] > maxInWeb
 }
 
 // crowded lists the values that live across a join with more than maxKnown of them.
@@ -461,18 +466,21 @@ func (k *known) crowded() []*ir.Value {
 // hide gives each value an opaque copy, and each comparison of one that is compared
 // again a copy of its own.
 func (k *known) hide(values []*ir.Value) {
+	computed := make([]bool, len(values))
+	for i, v := range values { // before the first copy, which the sets do not know
+		computed[i], _ = k.differs(v)
+	}
 	subst := ir.Subst{}
-	for _, v := range values {
-		computed, compared := k.differs(v)
-		if compared {
+	for i, v := range values {
+		if k.isCompared(v) {
 			for _, t := range k.tests[v.ID] {
 				k.separate(t)
 			}
 		}
 		switch {
-		case computed && v.Op == ir.OpParam:
+		case computed[i] && v.Op == ir.OpParam:
 			subst[v] = k.insert(v.Block, 0, v, v.Block.Term.Pos)
-		case computed:
+		case computed[i]:
 			subst[v] = k.insert(v.Block, v.Index()+1, v, v.Pos)
 		}
 	}

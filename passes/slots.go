@@ -3,7 +3,9 @@
 package passes
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -106,7 +108,7 @@ func chooseClasses(f *ir.Func, room int) {
 				largest = s
 			}
 		}
-		if largest == nil || a.color(ir.Frame)+acquireRoom <= room {
+		if largest == nil || a.color(ir.Frame, room-acquireRoom) <= room-acquireRoom {
 			return
 		}
 		largest.Class = ir.Scratch
@@ -118,8 +120,7 @@ const acquireRoom = 8
 
 // color places the slots of a class and returns the bytes they use.
 func color(f *ir.Func, class ir.SlotClass) int {
-	a := analyze(f)
-	n := a.color(class)
+	n := analyze(f).color(class, math.MaxInt)
 	if class == ir.Frame {
 		for _, s := range f.Slots {
 			if s.Class == ir.Frame {
@@ -156,30 +157,124 @@ func (s slotSet) each(do func(i int)) {
 
 // slotUse is the liveness of slots.
 type slotUse struct {
-	f         *ir.Func
-	index     map[*ir.Slot]int
-	addrs     map[*ir.Value]slotSet // slots that an address may point into
-	conflicts []slotSet             // by slot: those live at the same time
-	joined    []slotSet             // of each block parameter that is an address, the slots that it may point into
+	f      *ir.Func
+	index  map[*ir.Slot]int
+	addrs  map[*ir.Value]slotSet // slots that an address may point into
+	near   [][]int32             // by slot: those live at the same time, of a slot with few of them
+	far    []slotSet             // the same of a slot that is live in many blocks; nil for others
+	joined []slotSet             // of each block parameter that is an address, the slots that it may point into
 }
 
 // analyze computes the liveness of the slots. A slot is live at a point that is reachable
 // from one of its uses and from which another one is reachable.
 func analyze(f *ir.Func) *slotUse {
 	a := pointsInto(f)
-	a.conflicts = a.empties(len(f.Slots))
+	a.near, a.far = make([][]int32, len(f.Slots)), make([]slotSet, len(f.Slots))
 	mentions := a.mentions()
 	spans := make([][]span, f.NumBlocks())
 	order := ir.ReversePostorder(f)
-	for lo := 0; lo < len(f.Slots); lo += slotChunk {
-		a.flow(order, mentions, lo, func(b *ir.Block, before, after slotSet) {
-			spans[b.ID] = addSpans(spans[b.ID], b, mentions[b.ID], lo, before, after)
-		})
+	long := a.shortLived(order, mentions, spans)
+	words := (len(long) + 63) / 64
+	through := make(slotSet, f.NumBlocks()*words) // by block: the indexes in long of the slots that are live all through it
+	for lo := 0; lo < len(long); lo += slotChunk {
+		chunk := long[lo:min(lo+slotChunk, len(long))]
+		a.flow(order, mentions, chunk, spans, func(b *ir.Block) slotSet { return through[b.ID*words+lo/64 : (b.ID+1)*words] })
 	}
-	for _, b := range f.Blocks {
-		a.addConflicts(spans[b.ID])
+	for _, i := range long {
+		a.far[i] = a.empty()
 	}
+	a.addConflicts(order, spans, long, through)
 	return a
+}
+
+// fewBlocks is the number of blocks in order, from the first use of a slot to its last one, up to which its liveness is
+// computed for itself. Long functions have thousands of such slots: keys and temporaries.
+const fewBlocks = 64
+
+// shortLived adds the spans of the slots that are used within few blocks, outside of loops. It returns the other slots.
+func (a *slotUse) shortLived(order []*ir.Block, mentions [][]mention, spans [][]span) (long []int) {
+	at := make([]int, a.f.NumBlocks()) // by Block.ID: the position in order
+	for i, b := range order {
+		at[b.ID] = i
+	}
+	var back [][2]int // edges against the order: positions of the target and of the source
+	for i, b := range order {
+		for _, e := range b.Term.Succs {
+			if at[e.To.ID] <= i {
+				back = append(back, [2]int{at[e.To.ID], i})
+			}
+		}
+	}
+	type use struct {
+		lo, hi int     // positions in order
+		in     [][]int // by position from lo: indexes of mentions
+	}
+	uses := make([]use, len(a.f.Slots))
+	for i := range uses {
+		uses[i] = use{lo: len(order), hi: -1}
+	}
+	for i, b := range order {
+		for _, m := range mentions[b.ID] {
+			u := &uses[m.slot]
+			u.lo, u.hi = min(u.lo, i), max(u.hi, i)
+		}
+	}
+	short := make([]bool, len(uses))
+	for i := range uses {
+		u := &uses[i]
+		short[i] = u.hi >= 0 && u.hi-u.lo < fewBlocks &&
+			!slices.ContainsFunc(back, func(e [2]int) bool { return e[0] <= u.hi && u.lo <= e[1] })
+		switch {
+		case short[i]:
+			u.in = make([][]int, u.hi-u.lo+1)
+		case u.hi >= 0:
+			long = append(long, i)
+		}
+	}
+	for i, b := range order {
+		for _, m := range mentions[b.ID] {
+			if u := &uses[m.slot]; short[m.slot] {
+				u.in[i-u.lo] = append(u.in[i-u.lo], m.at)
+			}
+		}
+	}
+	for slot := range uses {
+		if !short[slot] {
+			continue
+		}
+		u := &uses[slot]
+		// All paths between two uses are between lo and hi.
+		before, after := make([]bool, len(u.in)), make([]bool, len(u.in))
+		for i := range u.in {
+			for _, e := range order[u.lo+i].Term.Succs {
+				if j := at[e.To.ID] - u.lo; j < len(u.in) && (before[i] || u.in[i] != nil) {
+					before[j] = true
+				}
+			}
+		}
+		for i := len(u.in) - 1; i >= 0; i-- {
+			for _, e := range order[u.lo+i].Term.Succs {
+				if j := at[e.To.ID] - u.lo; j < len(u.in) {
+					after[i] = after[i] || after[j] || u.in[j] != nil
+				}
+			}
+		}
+		for i, in := range u.in {
+			b := order[u.lo+i]
+			first, last := -1, len(b.Values)+1
+			if in == nil && !(before[i] && after[i]) {
+				continue
+			}
+			if in != nil && !before[i] {
+				first = in[0]
+			}
+			if in != nil && !after[i] {
+				last = in[len(in)-1]
+			}
+			spans[b.ID] = append(spans[b.ID], span{slot, first, last})
+		}
+	}
+	return long
 }
 
 // pointsInto finds which slots each address may point into, without conflicts.
@@ -285,18 +380,26 @@ func (a *slotUse) empties(n int) []slotSet {
 // would be quadratic in the length of a function.
 const slotChunk = 1024
 
-// flow calls do for each block with the slots, from a chunk that begins at lo, that are
-// used on some path to its start, and on some path from its end. The sets count from lo.
-func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, lo int, do func(b *ir.Block, before, after slotSet)) {
-	n, words := a.f.NumBlocks(), (min(slotChunk, len(a.f.Slots)-lo)+63)/64
+// flow adds the spans of the slots of a chunk to those of each block that uses them, and to the set of each other block
+// the indexes in the chunk of those that are live all through it.
+func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, chunk []int, spans [][]span, through func(b *ir.Block) slotSet) {
+	n, words := a.f.NumBlocks(), (len(chunk)+63)/64
+	index := make([]int, len(a.f.Slots)) // by slot: the index in the chunk, -1 for others
+	for i := range index {
+		index[i] = -1
+	}
+	for i, slot := range chunk {
+		index[slot] = i
+	}
 	all := make(slotSet, 3*n*words)
 	set := func(i int) slotSet { return all[i*words : (i+1)*words : (i+1)*words] }
+	// The slots that are used on some path to the block's start, on some path from its end, and in it.
 	before, after := func(b *ir.Block) slotSet { return set(b.ID) }, func(b *ir.Block) slotSet { return set(n + b.ID) }
 	in := func(b *ir.Block) slotSet { return set(2*n + b.ID) }
 	for _, b := range a.f.Blocks {
 		for _, m := range mentions[b.ID] {
-			if lo <= m.slot && m.slot < lo+slotChunk {
-				in(b).add(m.slot - lo)
+			if i := index[m.slot]; i >= 0 {
+				in(b).add(i)
 			}
 		}
 	}
@@ -321,20 +424,23 @@ func (a *slotUse) flow(order []*ir.Block, mentions [][]mention, lo int, do func(
 		}
 	}
 	for _, b := range a.f.Blocks {
-		do(b, before(b), after(b))
+		spans[b.ID] = addSpans(spans[b.ID], b, mentions[b.ID], index, before(b), after(b))
+		all := through(b)
+		for k, w := range before(b) {
+			all[k] |= w & after(b)[k] &^ in(b)[k]
+		}
 	}
 }
 
 // span is the range of a block in which a slot is live.
 type span struct{ slot, first, last int }
 
-// addSpans appends the spans of a chunk's slots in b: those live through it or used in it.
-func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, after slotSet) []span {
-	end := len(b.Values) + 1
+// addSpans appends the spans of a chunk's slots that are used in b.
+func addSpans(spans []span, b *ir.Block, mentions []mention, index []int, before, after slotSet) []span {
 	used := map[int]int{} // by slot: its index in spans
 	for _, m := range mentions {
-		i := m.slot - lo
-		if i < 0 || i >= slotChunk {
+		i := index[m.slot]
+		if i < 0 {
 			continue
 		}
 		n, ok := used[i]
@@ -349,29 +455,66 @@ func addSpans(spans []span, b *ir.Block, mentions []mention, lo int, before, aft
 		}
 		spans[n].last = m.at
 		if after.has(i) {
-			spans[n].last = end
-		}
-	}
-	for k, w := range before {
-		for w &= after[k]; w != 0; w &= w - 1 {
-			i := k*64 + bits.TrailingZeros64(w)
-			if _, ok := used[i]; !ok {
-				spans = append(spans, span{lo + i, -1, end})
-			}
+			spans[n].last = len(b.Values) + 1
 		}
 	}
 	return spans
 }
 
-// addConflicts records which slots are live at the same time in a block.
-func (a *slotUse) addConflicts(spans []span) {
-	for n, x := range spans {
-		for _, y := range spans[:n] {
-			if x.first <= y.last && y.first <= x.last {
-				a.conflicts[x.slot].add(y.slot)
-				a.conflicts[y.slot].add(x.slot)
+// addConflicts records which slots are live at the same time in each block. Most blocks of a long function have the same
+// slots live all through them as the one before.
+func (a *slotUse) addConflicts(order []*ir.Block, spans [][]span, long []int, through slotSet) {
+	words := (len(long) + 63) / 64
+	seen := map[string]slotSet{} // by a set of indexes in long: the slots
+	key := make([]byte, 8*words)
+	for _, b := range order {
+		inAll := through[b.ID*words : (b.ID+1)*words]
+		for i, w := range inAll {
+			binary.LittleEndian.PutUint64(key[8*i:], w)
+		}
+		live, ok := seen[string(key)]
+		if !ok {
+			live = a.empty()
+			inAll.each(func(i int) { live.add(long[i]) })
+			live.each(func(i int) { a.far[i].union(live) })
+			seen[string(key)] = live
+		}
+		for n, x := range spans[b.ID] {
+			live.each(func(i int) {
+				a.conflict(x.slot, i)
+				a.far[i].add(x.slot)
+			})
+			for _, y := range spans[b.ID][:n] {
+				if x.first <= y.last && y.first <= x.last {
+					a.conflict(x.slot, y.slot)
+					a.conflict(y.slot, x.slot)
+				}
 			}
 		}
+	}
+}
+
+// conflict adds to those of slot i another slot.
+func (a *slotUse) conflict(i, other int) {
+	switch {
+	case a.far[i] != nil:
+		a.far[i].add(other)
+	case slices.Contains(a.near[i], int32(other)):
+	case len(a.near[i]) < fewBlocks:
+		a.near[i] = append(a.near[i], int32(other))
+	default:
+		a.far[i] = a.empty()
+		a.far[i].add(other)
+	}
+}
+
+// eachConflict calls do for the slots that are live at the same time as slot i, for some of them twice.
+func (a *slotUse) eachConflict(i int, do func(other int)) {
+	if a.far[i] != nil {
+		a.far[i].each(do)
+	}
+	for _, other := range a.near[i] {
+		do(int(other))
 	}
 }
 
@@ -392,8 +535,9 @@ func (a *slotUse) unite() {
 }
 
 // color sets Off of the slots of a class, counted from 0, largest first, each as low as
-// its conflicts allow. It returns the end, a multiple of 8.
-func (a *slotUse) color(class ir.SlotClass) int {
+// its conflicts allow. It returns the end, a multiple of 8, or as soon as that is above limit
+// what it is so far.
+func (a *slotUse) color(class ir.SlotClass, limit int) int {
 	var order []int
 	for i, s := range a.f.Slots {
 		if s.Class == class {
@@ -403,15 +547,16 @@ func (a *slotUse) color(class ir.SlotClass) int {
 	slices.SortStableFunc(order, func(i, j int) int { return a.f.Slots[j].Size - a.f.Slots[i].Size })
 	end := 0
 	placed := a.empty()
+	var near []*ir.Slot
 	for _, i := range order {
 		s := a.f.Slots[i]
 		s.Off = 0
-		var near []*ir.Slot
-		for k, w := range a.conflicts[i] {
-			for w &= placed[k]; w != 0; w &= w - 1 {
-				near = append(near, a.f.Slots[k*64+bits.TrailingZeros64(w)])
+		near = near[:0]
+		a.eachConflict(i, func(other int) {
+			if placed.has(other) {
+				near = append(near, a.f.Slots[other])
 			}
-		}
+		})
 		placed.add(i)
 		for moved := true; moved; {
 			moved = false
@@ -421,7 +566,9 @@ func (a *slotUse) color(class ir.SlotClass) int {
 				}
 			}
 		}
-		end = max(end, s.Off+s.Size)
+		if end = max(end, s.Off+s.Size); roundUp(end, 8) > limit {
+			break
+		}
 	}
 	return roundUp(end, 8)
 }
