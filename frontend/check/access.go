@@ -181,7 +181,8 @@ func (p *Location) addMember(comp *types.Composite, name string, m types.Member)
 	switch {
 	case last != nil && last.known("->"+name):
 		last.Then = &Step{CORE: comp.CORE, Path: name, Off: m.Off}
-	case last != nil && last.CORE != "":
+		last.Others, last.Flags, last.Tagged = nil, 0, nil // those of the shorter path
+	case last != nil && last.CORE != "" && (last.known("."+name) || !hasHistory(comp, name)):
 		last.extend("."+name, m.Off)
 	case comp.CORE != "": // also in a copy, which has the host's layout
 		p.Steps = append(p.Steps, Step{CORE: comp.CORE, Path: name, Off: m.Off})
@@ -192,6 +193,13 @@ func (p *Location) addMember(comp *types.Composite, name string, m types.Member)
 	if m.BitSize > 0 {
 		p.Bits = &Bits{Unit: m.Type.Size, Off: m.BitOff, Size: m.BitSize}
 	}
+}
+
+// hasHistory reports whether a member of a kernel struct has other paths on other kernels, or begins one.
+// Its step starts at this struct, also where the struct is a part of another.
+func hasHistory(comp *types.Composite, name string) bool {
+	tag := strings.TrimPrefix(comp.CORE, "struct ")
+	return comp.CORE != "" && (kernel.OtherPaths(tag, name) != nil || kernel.IsPathPrefix(tag, name))
 }
 
 // spelled returns the path of a relocated step and the tag of the struct where it starts.
@@ -222,6 +230,7 @@ func (b *body) addOthers(p *Location) {
 		return
 	}
 	tag, path := last.spelled()
+	last.Flags, last.Tagged = kernel.Encoding(tag, path)
 	for _, other := range kernel.OtherPaths(tag, path) {
 		if s := b.stepsOf(last.CORE, other); s != nil {
 			last.Others = append(last.Others, *s)

@@ -343,6 +343,10 @@ type Step struct {
 	// Others are alternatives to a relocated step on other kernels, selected by the existence of their fields. CORE,
 	// Path and Then are set, and DataLoc where the address becomes that of the data. The first that exists is used.
 	Others []Step
+	// Flags are bits of the value that are not part of it on some kernels, and Tagged its members by a
+	// tag: kernel.Spelling has both. They are set with Others.
+	Flags  uint64
+	Tagged []kernel.TaggedMember
 	// Then continues at the address in the relocated field, a pointer.
 	Then *Step
 }

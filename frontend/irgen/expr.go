@@ -88,7 +88,7 @@ func (f *fn) scalar(x ast.Expr) *ir.Value {
 	case e.Const != nil && !e.Const.Host:
 		return f.as(irType(e.Type), ir.Const(e.Const.Int))
 	case e.Location != nil:
-		return f.readLocation(e)
+		return f.readLocation(x, e)
 	case e.Call != nil:
 		return f.call(x, e)
 	}

@@ -10,6 +10,7 @@ import (
 	"btc/frontend/types"
 	"btc/internal/probe"
 	"btc/ir"
+	"btc/ir/kernel"
 )
 
 // where is the address of an object: base plus a fixed offset, or plus a relocated field. The last step is not yet
@@ -199,7 +200,7 @@ func (f *fn) register(v *ir.Value, t *types.Type) *ir.Value {
 }
 
 // readLocation returns the scalar value at a location.
-func (f *fn) readLocation(e *check.Expr) *ir.Value {
+func (f *fn) readLocation(x ast.Expr, e *check.Expr) *ir.Value {
 	p := e.Location
 	if p.Root == check.RootArg {
 		if p.Arg < 0 {
@@ -210,16 +211,10 @@ func (f *fn) readLocation(e *check.Expr) *ir.Value {
 		return f.register(v, e.Type)
 	}
 	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
-		t, k := irType(e.Type), memKind(e.Type)
-		return f.eitherForm(
-			p.Steps[0],
-			t,
-			func(s check.Step) *ir.Value { return f.readWord(f.step(where{base: f.ctx}, s), k, t) },
-		)
+		return f.readForms(where{base: f.ctx}, p.Steps[0], x, e)
 	}
-	if n := len(p.Steps); n > 0 && len(p.Steps[n-1].Others) > 0 && p.Root == check.RootPointer {
-		w, t, k := f.walk(p, p.Steps[:n-1]), irType(e.Type), memKind(e.Type)
-		return f.eitherForm(p.Steps[n-1], t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
+	if n := len(p.Steps); n > 0 && differs(p.Steps[n-1]) && p.Root == check.RootPointer {
+		return f.readForms(f.walk(p, p.Steps[:n-1]), p.Steps[n-1], x, e)
 	}
 	w := f.locate(p)
 	if located(p) {
@@ -243,6 +238,53 @@ func (f *fn) readLocation(e *check.Expr) *ir.Value {
 		f.endUnless(v)
 	}
 	return v
+}
+
+// differs reports whether kernels keep the value of a step in different members or encodings.
+func differs(s check.Step) bool { return len(s.Others)+len(s.Tagged) > 0 || s.Flags != 0 }
+
+// readForms reads the value of a step that differs between kernels; w is the address before it.
+func (f *fn) readForms(w where, s check.Step, x ast.Expr, e *check.Expr) *ir.Value {
+	t, k := irType(e.Type), memKind(e.Type)
+	v := f.readTagged(s.Tagged, w, s, x, e, func() *ir.Value {
+		return f.eitherForm(s, t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
+	})
+	if s.Flags != 0 {
+		v = f.And(v, ir.Const(int64(^s.Flags)))
+	}
+	return v
+}
+
+// readTagged reads the first of the members whose tag says that they hold the value, or calls other. A
+// kernel without the member or without its enumerator never has the tag.
+func (f *fn) readTagged(all []kernel.TaggedMember, w where, s check.Step, x ast.Expr, e *check.Expr, other func() *ir.Value) *ir.Value {
+	if len(all) == 0 {
+		return other()
+	}
+	m, t := all[0], irType(e.Type)
+	has, hit, no, join := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	exists := f.And(f.CORE(ir.FieldExists, ir.CORERef{Type: s.CORE, Path: m.Path}),
+		f.CORE(ir.EnumvalExists, ir.CORERef{Type: m.Enum, Path: m.Value}))
+	f.branch(f.ICmp(ir.NE, exists, ir.Const(0)), has, no)
+	f.start(has, true)
+	tag := f.readWord(f.step(w, check.Step{CORE: s.CORE, Path: m.Tag}), ir.U32, ir.TI64)
+	f.branch(f.ICmp(ir.EQ, tag, f.CORE(ir.EnumvalValue, ir.CORERef{Type: m.Enum, Path: m.Value})), hit, no)
+	f.start(hit, true)
+	at := f.step(w, check.Step{CORE: s.CORE, Path: m.Path})
+	switch {
+	case m.None != "":
+		f.Emit(ir.OpDivZero, ir.TVoid).Imm = int64(f.runtimeError(m.None, x))
+		f.jump(join, f.as(t, ir.Const(0)))
+	case m.Address:
+		f.jump(join, f.as(t, f.apply(at)))
+	default:
+		f.jump(join, f.readWord(at, memKind(e.Type), t))
+	}
+	f.start(no, true)
+	f.jump(join, f.readTagged(all[1:], w, s, x, e, other))
+	result := join.AddParam(t)
+	f.start(join, true)
+	return result
 }
 
 // isIterated reports whether a location is the object of an iterator, "ctx.task".

@@ -102,34 +102,75 @@ func (t *Target) otherStruct(name string) (*Type, bool) {
 type Spelling struct {
 	Tag   string
 	Paths []string
+	// Flags are bits of the member that some kernels use for something else. They are not part of the
+	// value under any path but Raw, which is the member's own name there.
+	Flags uint64
+	Raw   string
+	// Tagged are the members that hold the value instead if an enumerator is in another member, the
+	// first that exists. They are not tested for Raw.
+	Tagged []TaggedMember
+}
+
+// A TaggedMember is a member of the struct of a Spelling that has the value while the member Tag
+// holds Value of Enum.
+type TaggedMember struct {
+	Path             string
+	Tag, Enum, Value string
+	Address          bool   // the value is the address of the member
+	None             string // if it is not "": there is no such value, and why
 }
 
 // Spellings lists the members whose path differs between kernels.
 func Spellings() []Spelling { return slices.Clone(spellings[:]) }
 
-// Sources: the kernel commits that made the change; the versions are the first to have it.
+// ubuf is an iov_iter of a single buffer, which has no vector: struct iov_iter of Linux 6.0.
+func ubuf(path string) TaggedMember {
+	return TaggedMember{Path: path, Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF"}
+}
+
+// NoVector is the message for reading the vector of an iov_iter that has none.
+const NoVector = "this iov_iter has a single buffer and, before Linux 6.4, no iovec: the pointer is 0; iov->iov_base and iov->iov_len are read in one expression, or ubuf and count"
+
+// Sources: the kernel commits that made the change; the versions are the first to have it. "same" says
+// that the unit, the encoding and the member of a union that is valid are those of the older name; the
+// width and the sign are relocated. Each row was compared in BTF and source of 5.10, 6.1, 6.12 and 7.2.
 var spellings = [...]Spelling{
-	{"task_struct", []string{"state", "__state"}},                               // 5.14
-	{"task_struct", []string{"real_start_time", "start_boottime"}},              // 5.5
-	{"task_struct", []string{"cpu", "thread_info.cpu"}},                         // 5.16
-	{"task_struct", []string{"se.statistics", "stats"}},                         // 5.16
-	{"mm_struct", []string{"mmap_sem", "mmap_lock"}},                            // 5.8
-	{"cfs_rq", []string{"nr_running", "nr_queued"}},                             // 6.14
-	{"cfs_rq", []string{"h_nr_running", "h_nr_queued"}},                         // 6.14
-	{"bio", []string{"bi_disk", "bi_bdev->bd_disk"}},                            // 5.12
-	{"request", []string{"rq_disk", "q->disk"}},                                 // 5.17
-	{"request_queue", []string{"backing_dev_info", "disk->bdi"}},                // 5.16
-	{"block_device", []string{"bd_inode", "bd_mapping->host"}},                  // 6.10
-	{"inode", []string{"i_atime.tv_sec", "__i_atime.tv_sec", "i_atime_sec"}},    // 6.7, 6.11
-	{"inode", []string{"i_mtime.tv_sec", "__i_mtime.tv_sec", "i_mtime_sec"}},    // 6.7, 6.11
-	{"inode", []string{"i_ctime.tv_sec", "__i_ctime.tv_sec", "i_ctime_sec"}},    // 6.6, 6.11
-	{"inode", []string{"i_atime.tv_nsec", "__i_atime.tv_nsec", "i_atime_nsec"}}, // 6.7, 6.11
-	{"inode", []string{"i_mtime.tv_nsec", "__i_mtime.tv_nsec", "i_mtime_nsec"}}, // 6.7, 6.11
-	{"inode", []string{"i_ctime.tv_nsec", "__i_ctime.tv_nsec", "i_ctime_nsec"}}, // 6.6, 6.11
-	{"dentry", []string{"d_iname", "d_shortname.string"}},                       // 6.13
-	{"kernfs_node", []string{"parent", "__parent"}},                             // 6.15
-	{"iov_iter", []string{"iov", "__iov"}},                                      // 6.4
-	{"page", []string{"index", "__folio_index"}},                                // 6.16
+	{Tag: "task_struct", Paths: []string{"state", "__state"}},                  // 5.14: long to unsigned int; the same bits (TASK_FREEZABLE and others are new in 6.1)
+	{Tag: "task_struct", Paths: []string{"real_start_time", "start_boottime"}}, // 5.5: same, nanoseconds since boot
+	{Tag: "task_struct", Paths: []string{"cpu", "thread_info.cpu"}},            // 5.16: same
+	{Tag: "task_struct", Paths: []string{"se.statistics", "stats"}},            // 5.16: same, nanoseconds; also of real-time and deadline threads
+	{Tag: "mm_struct", Paths: []string{"mmap_sem", "mmap_lock"}},               // 5.8: same, a struct rw_semaphore
+	{Tag: "cfs_rq", Paths: []string{"nr_running", "nr_queued"}},                // 6.14: same; since 6.12 both include entities whose dequeuing is delayed
+	{Tag: "cfs_rq", Paths: []string{"h_nr_running", "h_nr_queued"}},            // 6.14: same; as above (h_nr_runnable leaves the delayed ones out)
+	{Tag: "bio", Paths: []string{"bi_disk", "bi_bdev->bd_disk"}},               // 5.12: same
+	{Tag: "request", Paths: []string{"rq_disk", "q->disk"}},                    // 5.17: same; 0 for a passthrough request before, the queue's disk since
+	{Tag: "request_queue", Paths: []string{"backing_dev_info", "disk->bdi"}},   // 5.16: same
+	{Tag: "block_device", Paths: []string{"bd_inode", "bd_mapping->host"}},     // 6.10: same, the inode in bdevfs
+
+	// Seconds: same. Nanoseconds: long to u32 in 6.11. In 6.13 (multigrain timestamps) bit 31 of the
+	// nanoseconds of ctime became I_CTIME_QUERIED; inode_get_ctime_nsec() leaves it out. No other time has
+	// a flag: include/linux/fs.h, fs/inode.c.
+	{Tag: "inode", Paths: []string{"i_atime.tv_sec", "__i_atime.tv_sec", "i_atime_sec"}},                                         // 6.7, 6.11
+	{Tag: "inode", Paths: []string{"i_mtime.tv_sec", "__i_mtime.tv_sec", "i_mtime_sec"}},                                         // 6.7, 6.11
+	{Tag: "inode", Paths: []string{"i_ctime.tv_sec", "__i_ctime.tv_sec", "i_ctime_sec"}},                                         // 6.6, 6.11
+	{Tag: "inode", Paths: []string{"i_atime.tv_nsec", "__i_atime.tv_nsec", "i_atime_nsec"}},                                      // 6.7, 6.11
+	{Tag: "inode", Paths: []string{"i_mtime.tv_nsec", "__i_mtime.tv_nsec", "i_mtime_nsec"}},                                      // 6.7, 6.11
+	{Tag: "inode", Paths: []string{"i_ctime.tv_nsec", "__i_ctime.tv_nsec", "i_ctime_nsec"}, Flags: 1 << 31, Raw: "i_ctime_nsec"}, // 6.6, 6.11
+
+	{Tag: "dentry", Paths: []string{"d_iname", "d_shortname.string"}}, // 6.13: same, ends with a NUL; 32 bytes to 40 in 6.12; only short names are there
+	{Tag: "kernfs_node", Paths: []string{"parent", "__parent"}},       // 6.15: same
+
+	// A union by iter_type, on all kernels. ITER_UBUF (6.0) is a single buffer that a script cannot tell
+	// from a vector of one: the word of iov is its address, which is no iovec. __ubuf_iovec (6.4) is an
+	// iovec of the two words ubuf and count; before 6.4 there is none. Other types (kvec, bvec, xarray)
+	// have other members, which the script names. __iov is read as it is.
+	{Tag: "iov_iter", Paths: []string{"iov", "__iov"}, Raw: "__iov", Tagged: []TaggedMember{{Path: "__ubuf_iovec", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", Address: true}, {Path: "ubuf", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", None: NoVector}}}, // 6.4
+	{Tag: "iov_iter", Paths: []string{"iov->iov_base", "__iov->iov_base"}, Raw: "__iov->iov_base", Tagged: []TaggedMember{ubuf("ubuf")}},                                                                                                                                                        // 6.4
+	{Tag: "iov_iter", Paths: []string{"iov->iov_len", "__iov->iov_len"}, Raw: "__iov->iov_len", Tagged: []TaggedMember{ubuf("count")}},                                                                                                                                                          // 6.4
+
+	// 6.16: same, in pages; of pages of hugetlbfs in huge pages before 6.7. A union by the kind of page,
+	// and valid in the first page of a folio only, on all kernels.
+	{Tag: "page", Paths: []string{"index", "__folio_index"}},
 }
 
 // intermediate are the types of the intermediate members of a path: a target without them cannot
@@ -164,6 +205,17 @@ func OtherPaths(tag, path string) []string {
 		}
 	}
 	return nil
+}
+
+// Encoding returns the flag bits that are not part of the value at a path of members, and the members
+// that hold the value by a tag.
+func Encoding(tag, path string) (flags uint64, tagged []TaggedMember) {
+	for i := range spellings {
+		if s := &spellings[i]; s.Tag == tag && s.Raw != path && slices.Contains(s.Paths, path) {
+			return s.Flags, s.Tagged
+		}
+	}
+	return 0, nil
 }
 
 // IsPathPrefix reports whether a path of members is a prefix, up to a "." or "->", of a path that
