@@ -168,7 +168,30 @@ func (h *Hist) Count() uint64 {
 	return n
 }
 
-// Buckets returns the non-empty buckets, from the lowest.
+// Cumulative returns, for each bucket from the lowest, empty ones too, its largest value and the number
+// of values up to it: the bounds and values of a Prometheus histogram. The last bound is
+// math.MaxInt64, which stands for +Inf, and its number is Count. Histograms of one map have the same
+// bounds, so they can be added by bound.
+func (h *Hist) Cumulative() iter.Seq2[int64, uint64] {
+	return func(yield func(int64, uint64) bool) {
+		n := uint64(0)
+		for i := 0; ; i++ {
+			if i < len(h.Counts) {
+				n += h.Counts[i]
+			}
+			_, high := h.Bounds(i)
+			if high == math.MaxInt64 {
+				yield(high, h.Count())
+				return
+			}
+			if !yield(high, n) {
+				return
+			}
+		}
+	}
+}
+
+// Buckets returns the non-empty buckets, from the lowest. Cumulative has all of them.
 func (h *Hist) Buckets() iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		for i, c := range h.Counts {

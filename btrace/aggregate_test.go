@@ -5,6 +5,7 @@ package btrace
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,60 @@ func TestQuantile(t *testing.T) {
 	}
 	if q := count(&Hist{}, 3, -5).Quantile(0.5); q != -1 {
 		t.Errorf("Quantile of negative values = %v", q)
+	}
+}
+
+// TestCumulative checks that histograms with different values, as of 20 keys of a map, can be added by
+// bound: the bound at which the sum reaches a quantile is the upper bound of the bucket that btrun
+// reports for all values together.
+func TestCumulative(t *testing.T) {
+	for _, x := range []struct {
+		h       Hist
+		buckets int
+	}{
+		{Hist{}, manifest.HistBuckets(0)}, {Hist{Bits: 5}, manifest.HistBuckets(5)},
+		{Hist{Linear: true, Min: 0, Max: 5000, Step: 100}, manifest.LhistBuckets(0, 5000, 100)},
+	} {
+		sum, all := map[int64]uint64{}, x.h
+		var bounds []int64
+		for key := range int64(20) {
+			one := x.h
+			var values []int64
+			for v := range int64(50) {
+				values = append(values, v*v*(key+1)-10)
+			}
+			count(&one, x.buckets, values...)
+			m, err := Merge(&all, &one)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = *m.(*Hist)
+			var own []int64
+			for bound, n := range one.Cumulative() {
+				own = append(own, bound)
+				sum[bound] += n
+			}
+			if bounds != nil && !slices.Equal(own, bounds) {
+				t.Fatalf("%s: bounds of two keys differ", x.h.bounds())
+			}
+			bounds = own
+		}
+		if !slices.IsSorted(bounds) || bounds[len(bounds)-1] != math.MaxInt64 || sum[math.MaxInt64] != all.Count() {
+			t.Errorf("%s: bounds %v, total %d", x.h.bounds(), bounds, sum[math.MaxInt64])
+		}
+		for _, q := range []uint64{1, 50, 90, 99, 100} {
+			rank, seen, want := (all.Count()*q+99)/100, uint64(0), int64(0)
+			for b := range all.Buckets() { // the rule of btrun --summary
+				if want = b.High; seen+b.Count >= rank {
+					break
+				}
+				seen += b.Count
+			}
+			have := bounds[slices.IndexFunc(bounds, func(b int64) bool { return sum[b] >= rank })]
+			if have != want {
+				t.Errorf("%s: p%d = %d, want %d", x.h.bounds(), q, have, want)
+			}
+		}
 	}
 }
 

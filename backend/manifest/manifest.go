@@ -416,6 +416,10 @@ func config(c map[string]string) manifest.Config {
 			if n, err := strconv.Atoi(v); err == nil {
 				out.RingbufPages = n
 			}
+		case "max_stacks":
+			if v != "0" {
+				out.MaxStacks, _ = strconv.Atoi(v)
+			}
 		default:
 			if out.Other == nil {
 				out.Other = map[string]string{}

@@ -2,9 +2,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
+	"math"
 	"net/http"
 	"os"
 
@@ -20,17 +22,32 @@ func main() {
 	check(session.Attach(context.Background()))
 	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
 		snapshot, err := session.Map(os.Args[2]).Snapshot()
-		check(err)
-		for _, entry := range snapshot.Entries {
-			hist, total := entry.Value.(*btrace.Hist), uint64(0)
-			for b := range hist.Buckets() {
-				total += b.Count
-				fmt.Fprintf(w, "value_bucket{key=%q,le=\"%d\"} %d\n", fmt.Sprint(entry.Key...), b.High, total)
-			}
-			fmt.Fprintf(w, "value_bucket{key=%[1]q,le=\"+Inf\"} %[2]d\nvalue_count{key=%[1]q} %[2]d\n", fmt.Sprint(entry.Key...), total)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		w.Write(metrics(snapshot))
 	})
-	log.Fatal(http.ListenAndServe(os.Args[3], nil))
+	check(http.ListenAndServe(os.Args[3], nil))
+}
+
+// metrics writes a histogram for each key. All have all bounds, so that sum by (le) (...) is right.
+func metrics(snapshot *btrace.Snapshot) []byte {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, "# TYPE value histogram")
+	for _, entry := range snapshot.Entries {
+		hist, key := entry.Value.(*btrace.Hist), fmt.Sprint(entry.Key...)
+		for bound, count := range hist.Cumulative() {
+			le := fmt.Sprint(bound)
+			if bound == math.MaxInt64 {
+				le = "+Inf"
+			}
+			fmt.Fprintf(&b, "value_bucket{key=%q,le=%q} %d\n", key, le, count)
+		}
+		fmt.Fprintf(&b, "value_count{key=%q} %d\n", key, hist.Count())
+	}
+	return b.Bytes()
 }
 
 func check(err error) {

@@ -37,6 +37,7 @@ var settings = [...]setting{
 	{name: "max_cat_bytes", initial: "10240"},
 	{name: "max_map_keys", initial: "4096"},
 	{name: "max_probes", initial: "1024"},
+	{name: "max_stacks", initial: "0"},
 	{name: "max_strlen", initial: "1024"},
 	{name: "missing_probes", initial: "error", values: []string{"error", "warn", "ignore"}},
 	{name: "on_stack_limit", initial: "32"},

@@ -57,6 +57,7 @@ func Module(info *check.Info, name string) *ir.Module {
 		b.program(i, p)
 	}
 	b.subprograms()
+	b.sizeStacks()
 	return b.m
 }
 

@@ -4,6 +4,7 @@ package irgen
 
 import (
 	"fmt"
+	"strconv"
 
 	"btc/frontend/types"
 	"btc/ir"
@@ -121,18 +122,54 @@ func (b *builder) stackMap(user bool, depth int) string {
 	if b.m.Map(name) == nil {
 		b.m.Maps = append(
 			b.m.Maps,
-			&ir.Map{
-				Name:       name,
-				Shape:      ir.ShapeStack,
-				Depth:      depth,
-				User:       user,
-				MaxEntries: stackEntries,
-				Pos:        ir.NoPos,
-			},
+			&ir.Map{Name: name, Shape: ir.ShapeStack, Depth: depth, User: user, Pos: ir.NoPos},
 		)
 	}
 	return name
 }
 
-// stackEntries is the number of different stacks of a kind that are kept.
-const stackEntries = 4096
+// Numbers of different stacks of a kind and depth that are kept, unless the script sets max_stacks:
+// as many as its maps may hold, within these bounds. A table of kstack of the largest size takes 71
+// MB; the kernel allocates it when the object is loaded, because a program that is interrupted cannot
+// allocate memory on every kernel. The loader lowers what is much for the host's memory.
+const (
+	minStacks = 4096
+	maxStacks = 1 << 16
+)
+
+// sizeStacks sets the sizes of the stack tables.
+func (b *builder) sizeStacks() {
+	set, _ := strconv.Atoi(b.info.Config.Values["max_stacks"])
+	for _, x := range b.m.Maps {
+		if x.Shape != ir.ShapeStack {
+			continue
+		}
+		if x.MaxEntries = set; set > 0 {
+			continue
+		}
+		held := 0
+		for _, m := range b.m.Maps {
+			n := 1
+			if m.Key != nil {
+				n = m.MaxEntries
+			}
+			held += min(n, maxStacks) * min(stacksIn(m.Key, x.Name)+stacksIn(m.Value, x.Name), maxStacks)
+		}
+		x.MaxEntries = min(max(held, minStacks), maxStacks)
+	}
+}
+
+// stacksIn returns the number of stacks of a table in an object with a layout.
+func stacksIn(l *ir.Layout, table string) int {
+	if l == nil {
+		return 0
+	}
+	if l.Stack == table {
+		return 1
+	}
+	n := l.Count * stacksIn(l.Elem, table)
+	for i := range l.Fields {
+		n += stacksIn(l.Fields[i].Layout, table)
+	}
+	return n
+}

@@ -420,6 +420,7 @@ type Config struct {
 	StrTruncTrailer string            `json:"str_trunc_trailer"`
 	CppDemangle     bool              `json:"cpp_demangle"`
 	RingbufPages    int               `json:"ringbuf_pages,omitempty"` // 0: the loader chooses
+	MaxStacks       int               `json:"max_stacks,omitempty"`    // 0: the loader lowers the sizes in the object
 	Other           map[string]string `json:"other,omitempty"`
 }
 

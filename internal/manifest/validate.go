@@ -229,6 +229,7 @@ func (m *Manifest) checkHead(c *checker) {
 	c.text("language", m.Language, maxName)
 	c.text("config.str_trunc_trailer", m.Config.StrTruncTrailer, maxName)
 	c.within("config.max_strlen", int64(m.Config.MaxStrlen), 0, maxValue)
+	c.within("config.max_stacks", int64(m.Config.MaxStacks), 0, maxEntries)
 	c.within("config.ringbuf_pages", int64(m.Config.RingbufPages), 0, 1<<18)
 }
 

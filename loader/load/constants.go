@@ -11,6 +11,7 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/host"
 	"btc/loader/object"
+	"btc/loader/permit"
 )
 
 // setConstants writes host values and the user's parameters into the constant sections.
@@ -63,6 +64,27 @@ const (
 	defaultRing = 16 << 20 // default unless the script or the user sets another size
 	memoryShare = 32       // at most this fraction of the memory by default
 )
+
+// minStacks is the size below which no stack table is lowered.
+const minStacks = 4096
+
+// sizeStacks sets the number of different stacks that are kept: what the script or the user requests,
+// or what the maps of the script may hold, limited to a share of the memory for each table.
+func sizeStacks(o *object.Object, memory uint64) {
+	for i := range o.Manifest.Maps {
+		x := &o.Manifest.Maps[i]
+		s := o.Spec.Maps[x.Symbol]
+		switch {
+		case s == nil || x.Shape != "stack":
+		case o.Manifest.Config.MaxStacks > 0:
+			s.MaxEntries = uint32(o.Manifest.Config.MaxStacks)
+		case memory > 0:
+			for s.MaxEntries > minStacks && permit.MapMemory(s, 1) > memory/memoryShare {
+				s.MaxEntries = max(s.MaxEntries/2, minStacks)
+			}
+		}
+	}
+}
 
 // sizeRing sets the size of the events ring buffer: the pages that the script requests, or a size based on the
 // memory; a power of two, as the kernel requires.

@@ -25,6 +25,11 @@ func Environment(m *manifest.Manifest, getenv func(string) string) error {
 			m.Config.RingbufPages = int(n)
 			return err == nil
 		}},
+		{"max_stacks", func(m *manifest.Manifest, v string) bool {
+			n, err := strconv.ParseUint(v, 10, 31)
+			m.Config.MaxStacks = int(n)
+			return err == nil
+		}},
 		{"max_cat_bytes", countSetting("max_cat_bytes")},
 		{"max_probes", countSetting("max_probes")},
 		{"max_bpf_progs", countSetting("max_bpf_progs")},

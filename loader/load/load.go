@@ -88,6 +88,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, err
 	}
 	sizeRing(o, h.MemoryBytes())
+	sizeStacks(o, h.MemoryBytes())
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}

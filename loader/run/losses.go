@@ -24,6 +24,7 @@ type lossCounter struct {
 // loss is the state of one counter as last reported.
 type loss struct {
 	n     uint64
+	swept uint64 // the counter when the stack table was last swept
 	shown bool // the message, with the line of the script
 	backoff
 }
@@ -52,6 +53,12 @@ func (c *lossCounter) check(final bool) {
 		n, seen := counters[i], &c.seen[i]
 		if c.manifest.Losses[i].Kind == "events" {
 			total += n
+		}
+		if l := &c.manifest.Losses[i]; l.Kind == "stack" && n > seen.swept && !final {
+			seen.swept = n
+			if err := c.maps.sweepFull(l.Map, c.printer); err != nil {
+				c.complain(manifest.Pos{}, err)
+			}
 		}
 		if n > seen.n && (final || seen.due(now)) {
 			c.report(&c.manifest.Losses[i], n-seen.n, !seen.shown)
@@ -86,7 +93,7 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 		d := &output.Diagnostic{
 			Kind:     "helper_error",
 			Severity: "WARNING",
-			Text:     fullText(l, n),
+			Text:     c.fullText(l, n),
 			Helper:   "map_update_elem",
 			Code:     -int(unix.E2BIG),
 			Source:   first,
@@ -126,9 +133,14 @@ func (s *session) reportSuppressed(final bool) {
 	})
 }
 
-func fullText(l *manifest.Loss, n uint64) string {
+// fullText describes n failed updates of a map or stack table.
+func (c *lossCounter) fullText(l *manifest.Loss, n uint64) string {
 	if l.Kind == "stack" {
-		return fmt.Sprintf("The table of stacks %s is full; %d stacks were not kept.", l.Map, n)
+		size := c.maps.open[l.Map].MaxEntries
+		return fmt.Sprintf(
+			"Stack table full: %d stacks were not kept. The table has %d, and those that no map refers to are now removed. Try increasing max_stacks config, e.g. `config = { max_stacks = %d }`, or BPFTRACE_MAX_STACKS",
+			n, size, 2*size,
+		)
 	}
 	text := "Map full; can't update element. Try increasing max_map_keys config or manually setting the max entries in a map declaration e.g. `let " + l.Map + " = hash(5000)`"
 	if n > 1 {

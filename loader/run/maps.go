@@ -49,7 +49,7 @@ func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable,
 		}
 		key, value := x.Raw()
 		t.open[x.Name] = &bpfmap.Map{
-			FD: km.FD(), KeySize: key, ValueSize: value, MaxEntries: x.MaxEntries,
+			FD: km.FD(), KeySize: key, ValueSize: value, MaxEntries: int(km.MaxEntries()),
 			PerCPU: strings.Contains(x.Type, "percpu"), CPUs: h.Possible,
 		}
 	}

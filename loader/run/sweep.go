@@ -73,6 +73,18 @@ func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
 	return nil
 }
 
+// sweepFull frees the stacks of a full table that no map refers to any more: those of keys that were
+// deleted, of values that were overwritten, and of output.
+func (t *mapTable) sweepFull(stack string, p *printer) error {
+	queued, done := p.progress()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.swept.trim(stack, done) {
+		return nil // until the printer has caught up
+	}
+	return t.sweepStacks(stack, queued)
+}
+
 func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	raw := t.open[name]
 	ids, err := raw.Keys()
@@ -94,6 +106,7 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 	for _, key := range ids {
 		id := binary.NativeEndian.Uint64(key)
 		if used[id] {
+			delete(used, id)
 			continue
 		}
 		e, ok, err := raw.Lookup(key)
@@ -105,6 +118,12 @@ func (t *mapTable) sweepStacks(name string, queued uint64) error {
 		}
 		if err := raw.Delete(key); err != nil {
 			return err
+		}
+	}
+	// A program may have found a stack in the table before it was removed, and stored its ID since.
+	for id := range used {
+		if b := t.swept.find(name, id); b != nil {
+			out[id] = b
 		}
 	}
 	t.swept.add(name, sweep{out, queued})

@@ -80,7 +80,7 @@ func (s *session) warnLarge() {
 	for i := range s.manifest.Maps {
 		m := &s.manifest.Maps[i]
 		spec := s.object.Spec.Maps[m.Symbol]
-		if spec == nil {
+		if spec == nil || m.Shape == "stack" { // those are sized by the memory, or by max_stacks
 			continue
 		}
 		if n := permit.MapMemory(spec, s.host.Possible); n > largeMap {
