@@ -7,18 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/binary"
+	"btc/loader/report"
 	"btc/loader/resolve"
 )
 
 // findBinaries turns the file part of a uprobe into paths: a path or a pattern
 // of one, a program found by PATH, or a library by name ("libc", "libc.so.6").
 // With a PID, paths are those of its own root directory, and "" is its program.
-func findBinaries(target string, pid int) ([]string, error) {
+func (x *expander) findBinaries(p *manifest.Program, target string, pid int) ([]string, error) {
 	root := processRoot(pid)
 	switch {
 	case target == "" && pid != 0:
@@ -58,21 +61,34 @@ func findBinaries(target string, pid int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range mapped {
-			if binary.IsLibrary(filepath.Base(path), target) {
-				return []string{path}, nil
-			}
+		mapped = slices.DeleteFunc(mapped, func(path string) bool { return !binary.IsLibrary(filepath.Base(path), target) })
+		if len(mapped) > 0 {
+			return x.first(p, target, mapped), nil
 		}
 	}
 	if path, ok := binary.InPath(target); ok {
 		return []string{path}, nil
 	}
-	if path, ok := binary.Library(target); ok {
-		return []string{path}, nil
+	if all := binary.Libraries(target); len(all) > 0 {
+		return x.first(p, target, all), nil
 	}
 	return nil, &resolve.Missing{
 		Text: fmt.Sprintf("uprobe target file '%s' does not exist or is not executable", target),
 	}
+}
+
+// first returns the first file of a library, and warns if there are others.
+func (x *expander) first(p *manifest.Program, target string, all []string) []string {
+	if len(all) > 1 {
+		text := fmt.Sprintf(
+			"several files are called %s: %s is probed, not %s; name the one to probe, e.g. %s:%s:%s",
+			target, all[0], strings.Join(all[1:], ", "), p.Kind, filepath.Base(all[1]), p.Attach.Name,
+		)
+		if !slices.ContainsFunc(x.warnings, func(w *report.Error) bool { return w.Text == text }) {
+			x.warn(p, text)
+		}
+	}
+	return all[:1]
 }
 
 // processRoot returns the root directory of a process as seen from this process, "" when it is the same.

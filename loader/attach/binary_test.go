@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"btc/internal/manifest"
+	"btc/loader/binary"
 )
 
 // init turns the test program, when it is started again, into a traced process: it changes to the given
@@ -72,12 +75,32 @@ func TestFilesOfAnotherRoot(t *testing.T) {
 		t.Fatalf("process did not change its root directory: %v", err)
 	}
 	for _, name := range []string{"/bin/program", "/etc/absolute", "/etc/up"} {
-		paths, err := findBinaries(name, cmd.Process.Pid)
+		paths, err := (&expander{}).findBinaries(&manifest.Program{}, name, cmd.Process.Pid)
 		if err != nil || len(paths) != 1 || paths[0] != filepath.Join(root, "bin/program") {
 			t.Errorf("paths of %s = %v, %v", name, paths, err)
 		}
 	}
-	if paths, err := findBinaries("/etc/out", cmd.Process.Pid); err == nil {
+	if paths, err := (&expander{}).findBinaries(&manifest.Program{}, "/etc/out", cmd.Process.Pid); err == nil {
 		t.Errorf("link followed out of the root directory: %v", paths)
+	}
+}
+
+// TestSeveralLibraries checks that the file is named if a library's bare name fits several, once for
+// all clauses, and that a name that fits one is not mentioned.
+func TestSeveralLibraries(t *testing.T) {
+	x, p := &expander{}, &manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Target: "libssl", Name: "SSL_read"}}
+	for _, all := range [][]string{{"/lib/libssl.so.3"}, {"/lib/libssl.so.3", "/lib/libssl.so.1.1"}, {"/lib/libssl.so.3", "/lib/libssl.so.1.1"}} {
+		if got := x.first(p, "libssl", all); len(got) != 1 || got[0] != all[0] {
+			t.Errorf("first of %q = %q", all, got)
+		}
+	}
+	const want = "several files are called libssl: /lib/libssl.so.3 is probed, not /lib/libssl.so.1.1; name the one to probe, e.g. uprobe:libssl.so.1.1:SSL_read"
+	if len(x.warnings) != 1 || x.warnings[0].Text != want {
+		t.Errorf("warnings = %v, want %q", x.warnings, want)
+	}
+	if all := binary.Libraries("libc"); len(all) > 0 {
+		if path, ok := binary.Library("libc"); !ok || path != all[0] {
+			t.Errorf("Library = %q, Libraries = %q", path, all)
+		}
 	}
 }

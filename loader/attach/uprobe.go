@@ -26,7 +26,7 @@ import (
 // uprobes finds the files and the offsets of the functions in each.
 func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
-	paths, err := findBinaries(a.Target, x.opts.pid)
+	paths, err := x.findBinaries(p, a.Target, x.opts.pid)
 	if err != nil {
 		return resolve.Plan{}, err
 	}

@@ -20,7 +20,7 @@ import (
 // of one probe with equal argument locations share a program.
 func (x *expander) usdts(p *manifest.Program) (resolve.Plan, error) {
 	a := &p.Attach
-	paths, err := usdtFiles(a.Target, x.opts.pid)
+	paths, err := x.usdtFiles(p, a.Target, x.opts.pid)
 	if err != nil {
 		return resolve.Plan{}, err
 	}
@@ -92,10 +92,10 @@ func addLocations(p *resolve.Plan, path string, file *symbols.Image, all []symbo
 
 // usdtFiles returns the files for an attach point's target: without a target, or with "*", all files that the process of
 // -p has mapped.
-func usdtFiles(target string, pid int) ([]string, error) {
+func (x *expander) usdtFiles(p *manifest.Program, target string, pid int) ([]string, error) {
 	switch {
 	case target != "":
-		return findBinaries(target, pid)
+		return x.findBinaries(p, target, pid)
 	case pid == 0:
 		return nil, errors.New("a usdt without a file needs -p")
 	}

@@ -127,26 +127,49 @@ func IsELF(path string) bool {
 	return here == nil || elf.Machine(binary.NativeEndian.Uint16(head[machineAt:])) == here.Machine
 }
 
-// Library finds a shared library by file name or by name without suffix,
-// in the dynamic linker's cache and then in the usual directories.
+// Library finds a shared library by file name or by name without suffix, see Libraries.
 func Library(name string) (string, bool) {
-	fits := func(file string) bool { return IsLibrary(file, name) }
-	if cache, err := safefile.Read("/etc/ld.so.cache", maxLdCache); err == nil {
-		for _, e := range parseLdCache(cache) {
-			if fits(e.name) && IsELF(e.path) {
-				return e.path, true
+	if all := Libraries(name); len(all) > 0 {
+		return all[0], true
+	}
+	return "", false
+}
+
+// Libraries finds all different files of a shared library, by file name or by name without suffix: in
+// the dynamic linker's cache, or, if it has none, in the usual directories.
+func Libraries(name string) []string {
+	var all []string
+	add := func(path string) {
+		if !IsELF(path) {
+			return
+		}
+		fi, err := os.Stat(path)
+		for _, old := range all {
+			if o, oerr := os.Stat(old); err != nil || oerr == nil && os.SameFile(fi, o) {
+				return
 			}
 		}
+		all = append(all, path)
+	}
+	if cache, err := safefile.Read("/etc/ld.so.cache", maxLdCache); err == nil {
+		for _, e := range parseLdCache(cache) {
+			if IsLibrary(e.name, name) {
+				add(e.path)
+			}
+		}
+	}
+	if len(all) > 0 {
+		return all
 	}
 	for _, pattern := range []string{"/lib64", "/usr/lib64", "/lib/*-linux-gnu*", "/usr/lib/*-linux-gnu*", "/lib", "/usr/lib", "/usr/local/lib"} {
 		files, _ := Files(pattern + "/" + name + "*")
 		for _, f := range files {
-			if fits(filepath.Base(f)) && IsELF(f) {
-				return f, true
+			if IsLibrary(filepath.Base(f), name) {
+				add(f)
 			}
 		}
 	}
-	return "", false
+	return all
 }
 
 // maxLdCache is the largest cache of the dynamic linker that is read, in bytes.

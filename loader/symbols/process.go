@@ -241,7 +241,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 // User finds the function at an address of a process, and the file it is in.
 // Without a symbol, name is empty and file is still set.
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
-	m := t.find(addr, tgid)
+	m, addr := t.findPlain(addr, tgid)
 	if m == nil {
 		return t.perfMapped(addr, tgid)
 	}
