@@ -9,6 +9,7 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/diag"
 	"btc/frontend/types"
+	"btc/internal/probe"
 )
 
 // hostRows returns the rows of functions that query the host that runs the object, or act on it.
@@ -68,8 +69,7 @@ func hostRows() []Function {
 			min:       1,
 			max:       1,
 			in:        inUser,
-			result:    types.MakePointer(types.TUint64, types.User),
-			check:     (*body).hostName,
+			check:     (*body).uaddr,
 			Supported: true,
 		},
 		{Name: "path", min: 1, max: 2, in: inPath, check: (*body).path, Supported: true},
@@ -115,6 +115,20 @@ func (b *body) hostName(c *callSite) {
 		return
 	}
 	c.Text = text
+}
+
+// uaddr checks uaddr("symbol"), a pointer to a signed number of the symbol's size, as in bpftrace. The
+// file may not be on this machine, or the symbol not be a number: then it points to 8 bytes.
+func (b *body) uaddr(c *callSite) {
+	b.hostName(c)
+	elem := types.TUint64
+	if p := b.point; p != nil && b.files != nil && c.From == "" && !b.severalPrograms() && !probe.IsPattern(p.Target) {
+		switch size := b.files.ObjectSize(p.Target, c.Text); size {
+		case 1, 2, 4, 8:
+			elem = types.MakeInt(int(size), true)
+		}
+	}
+	c.e.Type = types.MakePointer(elem, types.User)
 }
 
 // isSymbol reports whether a string has the form of a symbol name, including main.(*T).f of

@@ -72,6 +72,34 @@ func (f *Finder) Open(name string) (*Binary, error) {
 	return b, nil
 }
 
+// ObjectSize returns the size in bytes of a variable of the file that an attach point names, by its
+// symbol tables; 0 if it is not known.
+func (f *Finder) ObjectSize(name, symbol string) uint64 {
+	if f.first != nil {
+		f.wait()
+		return f.first.ObjectSize(name, symbol)
+	}
+	path, ok := f.Files[name]
+	if !ok {
+		if path, ok = binary.Find(name); !ok {
+			return 0
+		}
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer file.Close()
+	static, _ := file.Symbols()
+	dynamic, _ := file.DynamicSymbols()
+	for _, s := range append(static, dynamic...) {
+		if s.Name == symbol && s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_OBJECT {
+			return s.Size
+		}
+	}
+	return 0
+}
+
 func (f *Finder) open(name string) (b *Binary, err error) {
 	defer func() {
 		if p := recover(); p != nil { // debug/dwarf may panic on damaged input

@@ -413,6 +413,23 @@ uprobe:%[1]s:use { printf("own %%d %%d\n", sizeof(struct node), args.n->number);
 	wants(t, out, `^own 4 7$`)
 }
 
+// TestSizeOfVariable checks that uaddr() points to a signed number of the variable's size, with and
+// without debug information, also through a variable of the script; of 8 bytes for what is not a number.
+func TestSizeOfVariable(t *testing.T) {
+	const source = `int number = -42; unsigned char byte = 200; short half = -3; long word = -5; char text[5] = "text";
+__attribute__((noinline)) void use(void) { asm volatile("" ::: "memory"); }
+int main(void) { use(); return 0; }
+`
+	for _, option := range []string{"-g", "-O1"} {
+		prog := build(t, "v.c", source, "gcc", option)
+		out := trace(t, fmt.Sprintf(`uprobe:%s:use {
+	$p = uaddr("number");
+	printf("%%d %%d %%d %%d %%d %%d %%d\n", *uaddr("number"), *uaddr("byte"), *uaddr("half"), *uaddr("word"), *$p, *$p < 0, sizeof(*uaddr("text")));
+}`, prog), "-c", prog).wait()
+		wants(t, out, `^-42 -56 -3 -5 -42 1 8$`)
+	}
+}
+
 // TestOtherBuild checks that an object is rejected if its program has been rebuilt, but not if the
 // program has only been stripped.
 func TestOtherBuild(t *testing.T) {
