@@ -196,3 +196,30 @@ func TestDecidesNoLayout(t *testing.T) {
 		}
 	}
 }
+
+// TestStackTables checks that a stack table has room for what the maps may hold, within bounds, and
+// that max_stacks sets the number.
+func TestStackTables(t *testing.T) {
+	for _, x := range []struct {
+		script string
+		want   int // entries of kstack_127
+	}{
+		{`begin { @[kstack] = count(); }`, 4096},
+		{`begin { print(kstack); }`, 4096},
+		{`config = { max_map_keys = 100 } begin { @[kstack] = count(); }`, 4096},
+		{`config = { max_map_keys = 16384 } begin { @[kstack, ustack, comm] = count(); @w[tid] = (kstack, ustack); }`, 32768},
+		{`config = { max_map_keys = 16384 } begin { @[kstack, ustack] = count(); @last = kstack; @o[kstack(3)] = count(); }`, 16385},
+		{`let @a = lruhash(9000); begin { @a[kstack] = 1; }`, 9000},
+		{`config = { max_map_keys = 10000000 } begin { @[kstack] = count(); }`, 65536},
+		{`config = { max_map_keys = 16384; max_stacks = 50 } begin { @[kstack] = count(); }`, 50},
+		{`config = { max_stacks = 100000 } begin { @[kstack] = count(); }`, 100000},
+	} {
+		m, messages := module(t, "x.bt", x.script, false)
+		if m == nil {
+			t.Fatal(messages)
+		}
+		if table := m.Map("kstack_127"); table == nil || table.MaxEntries != x.want {
+			t.Errorf("%s: %v, want %d", x.script, table, x.want)
+		}
+	}
+}

@@ -155,3 +155,27 @@ func TestMapsOfAttachPoints(t *testing.T) {
 		t.Errorf("map for no attach points: %d entries, %v", o.Spec.Maps[namesMap].MaxEntries, err)
 	}
 }
+
+// TestStackTables checks that stack tables are halved until each takes at most 1/32 of the memory, but
+// not below 4096 stacks, and that max_stacks is exact.
+func TestStackTables(t *testing.T) {
+	for _, x := range []struct {
+		entries, set, want uint32
+		memory             uint64
+	}{
+		{32768, 0, 32768, 8 << 30}, {32768, 0, 32768, 0}, {32768, 0, 8192, 512 << 20}, {32768, 0, 4096, 64 << 20},
+		{4096, 0, 4096, 64 << 20}, {32768, 100, 100, 8 << 30}, {4096, 1 << 20, 1 << 20, 64 << 20},
+	} {
+		o := withVariables(nil)
+		o.Manifest.Config.MaxStacks = int(x.set)
+		o.Manifest.Maps = []manifest.Map{{Name: "kstack_127", Symbol: "kstack_127", Shape: "stack"}, {Name: "@", Symbol: "AT_", Shape: "count"}}
+		o.Spec.Maps = map[string]*ebpf.MapSpec{
+			"kstack_127": {Type: ebpf.Hash, KeySize: 8, ValueSize: 1016, MaxEntries: x.entries},
+			"AT_":        {Type: ebpf.Hash, KeySize: 8, ValueSize: 1016, MaxEntries: 77},
+		}
+		sizeStacks(o, x.memory)
+		if got := o.Spec.Maps["kstack_127"].MaxEntries; got != x.want || o.Spec.Maps["AT_"].MaxEntries != 77 {
+			t.Errorf("%+v: %d", x, got)
+		}
+	}
+}

@@ -25,7 +25,7 @@ type lossCounter struct {
 type loss struct {
 	n     uint64
 	swept uint64 // the counter when the stack table was last swept
-	shown bool // the message, with the line of the script
+	shown bool   // the message, with the line of the script
 	backoff
 }
 

@@ -76,4 +76,26 @@ func TestSweepFreesUnusedStacks(t *testing.T) {
 			t.Errorf("frames of %d = %v", id, f)
 		}
 	}
+
+	// A program found stack 3 in the table before it was removed, and used it afterwards; then the table
+	// fills up again.
+	if err := l.Maps["at"].Put(uint64(3), uint64(1)); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(7); id <= 12; id++ {
+		if err := l.Maps["stk"].Put(id, binary.NativeEndian.AppendUint64(make([]byte, 0, 16), id*100)[:8:16][:16]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tab.sweepFull("stk", &printer{}); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := tab.open["stk"].Keys(); err != nil || len(keys) != 2 {
+		t.Errorf("%d stacks left in the full table, %v", len(keys), err)
+	}
+	for _, id := range []uint64{2, 3, 5, 9} {
+		if f := tab.frames(&stack, id); len(f) != 1 || f[0] != id*100 {
+			t.Errorf("frames of %d after the second sweep = %v", id, f)
+		}
+	}
 }
