@@ -128,22 +128,28 @@ func ubuf(path string) TaggedMember {
 	return TaggedMember{Path: path, Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF"}
 }
 
+// vector are the members that hold the vector of an iov_iter of a single buffer.
+var vector = []TaggedMember{
+	{Path: "__ubuf_iovec", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", Address: true},
+	{Path: "ubuf", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", None: NoVector},
+}
+
 // NoVector is the message for reading the vector of an iov_iter that has none.
 const NoVector = "this iov_iter has a single buffer and, before Linux 6.4, no iovec: the pointer is 0; iov->iov_base and iov->iov_len are read in one expression, or ubuf and count"
 
 // Sources: the kernel commits that made the change; the versions are the first to have it. "same" says
 // that the unit, the encoding and the member of a union that is valid are those of the older name; the
-// width and the sign are relocated. Each row was compared in BTF and source of 5.10, 6.1, 6.12 and 7.2.
+// width and the sign are relocated. Each row was compared in the BTF of 5.10, 6.1, 6.12 and 7.2.
 var spellings = [...]Spelling{
-	{Tag: "task_struct", Paths: []string{"state", "__state"}},                  // 5.14: long to unsigned int; the same bits (TASK_FREEZABLE and others are new in 6.1)
+	{Tag: "task_struct", Paths: []string{"state", "__state"}},                  // 5.14: long to unsigned int, the same bits
 	{Tag: "task_struct", Paths: []string{"real_start_time", "start_boottime"}}, // 5.5: same, nanoseconds since boot
 	{Tag: "task_struct", Paths: []string{"cpu", "thread_info.cpu"}},            // 5.16: same
 	{Tag: "task_struct", Paths: []string{"se.statistics", "stats"}},            // 5.16: same, nanoseconds; also of real-time and deadline threads
 	{Tag: "mm_struct", Paths: []string{"mmap_sem", "mmap_lock"}},               // 5.8: same, a struct rw_semaphore
-	{Tag: "cfs_rq", Paths: []string{"nr_running", "nr_queued"}},                // 6.14: same; since 6.12 both include entities whose dequeuing is delayed
+	{Tag: "cfs_rq", Paths: []string{"nr_running", "nr_queued"}},                // 6.14: same; both include delayed ones since 6.12
 	{Tag: "cfs_rq", Paths: []string{"h_nr_running", "h_nr_queued"}},            // 6.14: same; as above (h_nr_runnable leaves the delayed ones out)
 	{Tag: "bio", Paths: []string{"bi_disk", "bi_bdev->bd_disk"}},               // 5.12: same
-	{Tag: "request", Paths: []string{"rq_disk", "q->disk"}},                    // 5.17: same; 0 for a passthrough request before, the queue's disk since
+	{Tag: "request", Paths: []string{"rq_disk", "q->disk"}},                    // 5.17: same; of passthrough requests 0 before
 	{Tag: "request_queue", Paths: []string{"backing_dev_info", "disk->bdi"}},   // 5.16: same
 	{Tag: "block_device", Paths: []string{"bd_inode", "bd_mapping->host"}},     // 6.10: same, the inode in bdevfs
 
@@ -164,9 +170,9 @@ var spellings = [...]Spelling{
 	// from a vector of one: the word of iov is its address, which is no iovec. __ubuf_iovec (6.4) is an
 	// iovec of the two words ubuf and count; before 6.4 there is none. Other types (kvec, bvec, xarray)
 	// have other members, which the script names. __iov is read as it is.
-	{Tag: "iov_iter", Paths: []string{"iov", "__iov"}, Raw: "__iov", Tagged: []TaggedMember{{Path: "__ubuf_iovec", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", Address: true}, {Path: "ubuf", Tag: "iter_type", Enum: "enum iter_type", Value: "ITER_UBUF", None: NoVector}}}, // 6.4
-	{Tag: "iov_iter", Paths: []string{"iov->iov_base", "__iov->iov_base"}, Raw: "__iov->iov_base", Tagged: []TaggedMember{ubuf("ubuf")}},                                                                                                                                                        // 6.4
-	{Tag: "iov_iter", Paths: []string{"iov->iov_len", "__iov->iov_len"}, Raw: "__iov->iov_len", Tagged: []TaggedMember{ubuf("count")}},                                                                                                                                                          // 6.4
+	{Tag: "iov_iter", Paths: []string{"iov", "__iov"}, Raw: "__iov", Tagged: vector}, // 6.4
+	{Tag: "iov_iter", Paths: []string{"iov->iov_base", "__iov->iov_base"}, Raw: "__iov->iov_base", Tagged: []TaggedMember{ubuf("ubuf")}},
+	{Tag: "iov_iter", Paths: []string{"iov->iov_len", "__iov->iov_len"}, Raw: "__iov->iov_len", Tagged: []TaggedMember{ubuf("count")}},
 
 	// 6.16: same, in pages; of pages of hugetlbfs in huge pages before 6.7. A union by the kind of page,
 	// and valid in the first page of a folio only, on all kernels.
