@@ -33,6 +33,7 @@ type body struct {
 	fors    int            // for loops among them
 	whiles  int            // while loops among them
 	walks   int            // loops over maps among them
+	trips   float64        // product of the known trip counts of for loops among them; 0: none
 	noValue ast.Expr       // a literal that is not part of the program, see compileTimeStrings
 	folding int            // depth of expressions whose strings are folded into a longer one
 	quiet   int            // depth of expressions that are typed but not evaluated (sizeof)

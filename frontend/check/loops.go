@@ -82,6 +82,9 @@ func (b *body) forStmt(s *ast.ForStmt) {
 		if p, ok := types.Promote(from, to); ok && !invalid(p.Type) {
 			t = p.Type
 		}
+		outer := b.trips
+		defer func() { b.trips = outer }()
+		b.countTrips(s, over)
 	case *ast.Map:
 		walk, v.Element = true, true
 		t = b.walkElem(over)
@@ -101,6 +104,41 @@ func (b *body) forStmt(s *ast.ForStmt) {
 	b.fors++
 	b.loopBody(s.Body)
 	b.fors--
+}
+
+// maxTripsOfRun is how many iterations of the shortest body take the CPU time that the loops of one run may take, 0.25 s
+// (loader/rewrite.LoopNanos).
+const maxTripsOfRun = 50e6
+
+// countTrips warns of a loop that, with the loops around it, makes too many iterations for one run. A loop that may end
+// early does not count.
+func (b *body) countTrips(s *ast.ForStmt, r *ast.Range) {
+	from, to := b.out.Expr(r.From), b.out.Expr(r.To)
+	if from == nil || to == nil || from.Const == nil || to.Const == nil || endsEarly(s.Body) {
+		return
+	}
+	const most = 1 << 23 // of one call of bpf_loop
+	was := max(b.trips, 1)
+	b.trips = was * min(max(float64(to.Const.Int)-float64(from.Const.Int), 0), most)
+	if b.trips > maxTripsOfRun && was <= maxTripsOfRun {
+		b.fail(diag.LongLoop, r, "these loops make %.0f iterations, and are stopped after 0.25 s of CPU time", b.trips).
+			Hint("use smaller ranges, or run the object with --allow long-loops")
+	}
+}
+
+// endsEarly reports whether a loop may end before its last iteration.
+func endsEarly(body *ast.Block) bool {
+	found := false
+	ast.Inspect(body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BranchStmt:
+			found = found || !n.Continue
+		case *ast.ReturnStmt:
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // rangeEnd types the start or the end of a range.

@@ -55,6 +55,7 @@ const (
 	PrintInLoop       Code = "W0216"
 	Ignored           Code = "W0217"
 	NeverWritten      Code = "W0218"
+	LongLoop          Code = "W0219"
 )
 
 var checkCodes = []Info{
@@ -150,6 +151,8 @@ var checkCodes = []Info{
 		"Whether the probe can be attached is decided on the host. The name may be misspelt, or exist only on other kernels or in a module. `btc list` shows the target's names; `btc list --target host` those of this machine."},
 	{PrintInLoop, "print() of a map in a loop",
 		"The loader prints the map later, when it handles the event, so each print shows the map as it is then, not as it was in this iteration. Print after the loop, or print values instead of the map."},
+	{LongLoop, "loops that take longer than a run may",
+		"The loops of one run of a probe are stopped after 0.25 s of CPU time. Use smaller ranges, or run the object with `--allow long-loops`."},
 	{NeverWritten, "a map is read but never written", "Its value is always 0. Check the spelling."},
 	{Ignored, "a setting or construct without effect", "It is accepted, so that scripts written for bpftrace compile. Remove it to avoid the warning."},
 }

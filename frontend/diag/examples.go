@@ -203,6 +203,10 @@ var examples = map[Code]Example{
 		Causes:  `begin { @n = 1; for $i : 0..3 { print(@n); } }`,
 		Instead: `begin { @n = 1; for $i : 0..3 { @n++; } print(@n); }`,
 	},
+	LongLoop: {
+		Causes:  `begin { for $i : 0..100000 { for $j : 0..100000 { @n = $j; } } }`,
+		Instead: `begin { for $i : 0..1000 { for $j : 0..1000 { @n = $j; } } }`,
+	},
 	NeverWritten: {Causes: `begin { print(@n + 1); }`, Instead: `begin { @n = 1; print(@n + 1); }`},
 	Ignored: {
 		Causes:  `config = { symbol_source = "dwarf" } begin { print(1); }`,

@@ -41,6 +41,7 @@ type Loaded struct {
 	Maps      map[string]*ebpf.Map      // by ELF symbol
 	Variables map[string]*ebpf.Variable // run-time data
 	Programs  []attach.Programs         // programs of each plan of the expansion
+	Loops     *Loops                    // nil: none is counted
 
 	all []*ebpf.Program
 }
@@ -53,6 +54,7 @@ func (l *Loaded) Close() {
 	for _, m := range l.Maps {
 		m.Close()
 	}
+	l.Loops.close()
 }
 
 // Options of loading.
@@ -64,6 +66,7 @@ type Options struct {
 	MaxMemory uint64
 	// MemoryFrom is where MaxMemory is set, if it is not an option.
 	MemoryFrom string
+	LongLoops  bool   // loops have no budget
 	BTF        string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel   int    // 1: the kernel's verifier log of every program is kept
 	Log        func(program, text string)
@@ -126,6 +129,12 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	}
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	p.decideForms()
+	if !opts.LongLoops {
+		if l.Loops, err = newLoops(o, cpus); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
 	err = p.findKernelTypes()
 	if err == nil && opts.Filter.Follows() {
 		err = p.loadTracker()
@@ -330,7 +339,7 @@ func (p *programs) loadMatch(
 	if len(clauses) > 1 || !f.Empty() {
 		one = spec.Copy()
 	}
-	all := make([]asm.Instructions, len(clauses))
+	all, skip := make([]asm.Instructions, len(clauses)), 0
 	for i := range clauses {
 		c := &clauses[i]
 		if c.Prog.UsesID && how != resolve.Multi {
@@ -346,13 +355,16 @@ func (p *programs) loadMatch(
 			return nil, err
 		}
 		if !f.Empty() {
+			skip = -len(all[i])
 			all[i] = f.Program(slices.Clone(all[i]))
+			skip += len(all[i])
 		}
 	}
 	if one.Instructions = all[0]; len(all) > 1 {
 		one.Instructions = rewrite.Join(all)
+		skip = 0
 	}
-	return p.loadFitted(plan.Prog, one, types)
+	return p.loadBound(plan.Prog, one, skip, types)
 }
 
 // loadTracker loads the program that follows forks.
@@ -411,9 +423,12 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	if err := d.Program(spec, plan.Prog, plan.Direction); err != nil {
 		return nil, err
 	}
-	f := p.filter(plan, 0)
+	if err := p.signs(plan.Prog, spec.Instructions, p.types); err != nil {
+		return nil, err
+	}
+	f, skip := p.filter(plan, 0), -len(spec.Instructions)
 	spec.Instructions = f.Program(spec.Instructions)
-	return p.loadOne(plan.Prog, spec, p.types)
+	return p.loadBound(plan.Prog, spec, skip+len(spec.Instructions), p.types)
 }
 
 // events returns the tracepoints of a plan.
@@ -459,11 +474,21 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 		rewrite.Fix(p.object.Spec.Programs[mp.Name].Instructions, mp.Code.Forms, typedTask)
 }
 
-func (p *programs) loadOne(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
-	if err := p.signs(mp, spec.Instructions, types); err != nil {
-		return nil, err
+// loadBound loads a program with its loops bounded. Its first skip instructions are its filter.
+func (p *programs) loadBound(
+	mp *manifest.Program,
+	spec *ebpf.ProgramSpec,
+	skip int,
+	types *btf.Spec,
+) (*ebpf.Program, error) {
+	head, slots := rewrite.Slots(spec.Instructions[:skip]), 0
+	if p.loaded.Loops != nil {
+		var err error
+		if spec, slots, err = p.loaded.Loops.bound(p.object, mp, spec, skip); err != nil {
+			return nil, err
+		}
 	}
-	return p.loadFitted(mp, spec, types)
+	return p.loadFitted(mp, spec, head+slots, types)
 }
 
 // signs adapts the shifts of a program to this kernel.
@@ -472,8 +497,13 @@ func (p *programs) signs(mp *manifest.Program, insns asm.Instructions, types *bt
 	return adapt.Signs(p.object.Manifest, mp.Name, insns, p.object.Spec.Types, host...)
 }
 
-// loadFitted loads a program whose shifts are adapted to this kernel.
-func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, types *btf.Spec) (*ebpf.Program, error) {
+// loadFitted loads a program whose shifts are adapted to this kernel. The object's instructions begin at slot head.
+func (p *programs) loadFitted(
+	mp *manifest.Program,
+	spec *ebpf.ProgramSpec,
+	head int,
+	types *btf.Spec,
+) (*ebpf.Program, error) {
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: p.object.Spec.Maps, Programs: map[string]*ebpf.ProgramSpec{mp.Name: spec},
 		Types: p.object.Spec.Types, ByteOrder: p.object.Spec.ByteOrder,
@@ -486,7 +516,7 @@ func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, type
 		},
 	})
 	if err != nil {
-		return nil, refusal(p.object.Manifest, mp, spec.Instructions, err, func(use *manifest.FieldUse) string {
+		return nil, refusal(p.object.Manifest, mp, spec.Instructions, head, err, func(use *manifest.FieldUse) string {
 			return adapt.Lacks(use, p.object.Spec.Types, append([]*btf.Spec{types}, p.moduleTypes...)...)
 		})
 	}

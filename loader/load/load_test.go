@@ -30,16 +30,16 @@ func TestRefusalReadsTheLog(t *testing.T) {
 	m := &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "a\nb\n@x = c->nope;\n"}, Target: "6.12",
 		Fields: []manifest.FieldUse{{Program: "p", Insn: 12, Type: "struct c", Path: "nope", Pos: manifest.Pos{Line: 3, Col: 6}}}}
 	p := &manifest.Program{Name: "p", Attach: manifest.Attach{Text: "kprobe:f"}, Pos: manifest.Pos{Line: 1, Col: 1}}
-	got := refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: log}, nil).Error()
+	got := refusal(m, p, nil, 0, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: log}, nil).Error()
 	if !strings.HasPrefix(got, "x.bt:1:1: error: the kernel refused kprobe:f: R2 invalid mem access 'scalar'") || !strings.Contains(got, "12: (61)") {
 		t.Errorf("got\n%s", got)
 	}
 	poison := []string{"12: (85) call unknown#195896080", "invalid func unknown#195896080"}
-	got = refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: poison}, nil).Error()
+	got = refusal(m, p, nil, 0, &ebpf.VerifierError{Cause: errFor("invalid argument"), Log: poison}, nil).Error()
 	if !strings.HasPrefix(got, "x.bt:3:6: error: this kernel has no field nope in struct c\n 3 | @x = c->nope;\n   |      ^") {
 		t.Errorf("got\n%s", got)
 	}
-	got = refusal(m, p, nil, fmt.Errorf("load program: %w", unix.EFAULT), nil).Error()
+	got = refusal(m, p, nil, 0, fmt.Errorf("load program: %w", unix.EFAULT), nil).Error()
 	if !strings.HasPrefix(got, "x.bt:1:1: error: the kernel's verifier gave up on kprobe:f") || !strings.Contains(got, "hint") {
 		t.Errorf("got\n%s", got)
 	}
@@ -59,7 +59,7 @@ func TestOpenFiles(t *testing.T) {
 	}
 	var placed *report.Error
 	logged := &ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"[4] FUNC_PROTO (anon) return=2"}}
-	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, logged, nil), &placed) || !strings.Contains(placed.Hint, "ulimit -n") || len(placed.Notes) > 0 {
+	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, 0, logged, nil), &placed) || !strings.Contains(placed.Hint, "ulimit -n") || len(placed.Notes) > 0 {
 		t.Errorf("with a log: %+v", placed)
 	}
 	err := mapError(&object.Object{Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt"}}}, full, nil)

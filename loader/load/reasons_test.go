@@ -31,7 +31,7 @@ func TestCausesInTheLog(t *testing.T) {
 	} {
 		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: c.text, Name: strings.TrimPrefix(c.text, c.kind+":")}, Pos: manifest.Pos{Line: 1, Col: 1}}
 		log := []string{"0: R1=ctx() R10=fp0", "0: (79) r1 = *(u64 *)(r1 +8)", c.line, "invalid bpf_context access off=8 size=8", "processed 1 insns (limit 1000000)"}
-		got := refusal(m, p, nil, &ebpf.VerifierError{Cause: errFor("permission denied"), Log: log}, nil).Error()
+		got := refusal(m, p, nil, 0, &ebpf.VerifierError{Cause: errFor("permission denied"), Log: log}, nil).Error()
 		if !strings.Contains(got, c.want) || strings.Contains(got, "compiler, unless") {
 			t.Errorf("%s: got\n%s", c.line, got)
 		}

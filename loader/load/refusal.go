@@ -26,9 +26,15 @@ import (
 const logTail = 6
 
 // refusal translates the kernel's error for a program, and its verifier log, to terms of the
-// script. lacks describes a field that could not be relocated; nil: as missing.
+// script. head is the number of slots that the loader has put in front of the object's instructions. lacks describes a
+// field that could not be relocated; nil: as missing.
 func refusal(
-	m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, err error, lacks func(*manifest.FieldUse) string,
+	m *manifest.Manifest,
+	mp *manifest.Program,
+	insns asm.Instructions,
+	head int,
+	err error,
+	lacks func(*manifest.FieldUse) string,
 ) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
@@ -45,7 +51,7 @@ func refusal(
 	if pos, ok := lineOf(insns, insn); ok {
 		f.Pos = pos
 	}
-	if use := fieldAt(m, mp, insn); use != nil && isPoison(log) {
+	if use := fieldAt(m, mp, insn-head); use != nil && isPoison(log) {
 		f.Pos = use.Pos
 		if f.Text = "this kernel has no " + use.String(); lacks != nil {
 			f.Text = lacks(use)

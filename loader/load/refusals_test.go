@@ -118,7 +118,7 @@ func TestFieldsOfRefusal(t *testing.T) {
 		m := &manifest.Manifest{Target: "6.12", Fields: []manifest.FieldUse{{Program: "other", Insn: c.insn, Type: "struct z", Path: "z"}, {Program: "p", Insn: c.insn, Type: c.typ, Path: "x", Pos: manifest.Pos{Line: 9, Col: 2}}}}
 		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: "k:f", Target: "sched", Name: "sched_switch"}}
 		var f *report.Error
-		if !errors.As(refusal(m, p, nil, &ebpf.VerifierError{Cause: unix.EINVAL, Log: c.log}, nil), &f) {
+		if !errors.As(refusal(m, p, nil, 0, &ebpf.VerifierError{Cause: unix.EINVAL, Log: c.log}, nil), &f) {
 			t.Fatal("not an error with a position")
 		}
 		if !strings.HasPrefix(f.Text, c.text) || !strings.Contains(f.Hint, c.hint) || (f.Pos.Line == 9) != strings.HasPrefix(c.text, "this kernel has no field") {

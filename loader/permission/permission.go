@@ -14,6 +14,8 @@ const (
 	Override     Permission = "override"      // change what kernel functions return
 	WriteUser    Permission = "write-user"    // change the memory of processes
 	ProbeAddress Permission = "probe-address" // probe the kernel by address, programs where nothing proves that an instruction begins
+	LongLoops    Permission = "long-loops"    // loops without a limit of time
+	TracePrintk  Permission = "trace-printk"  // write to the kernel's trace buffer
 	Files        Permission = "files"         // write files
 	Pins         Permission = "pins"          // pin programs in the BPF file system
 )
@@ -40,6 +42,8 @@ var All = []struct {
 	{Override, false, "change return values of kernel functions: override()"},
 	{WriteUser, false, "write memory of processes: write_user()"},
 	{ProbeAddress, false, "probe the kernel by address, and programs where the file does not prove that an instruction begins"},
+	{LongLoops, false, "loops that take more than 0.25 s of CPU time in a run"},
+	{TracePrintk, false, "write to the kernel's trace buffer: debugf()"},
 	{Files, true, "write files: skboutput()"},
 	{Pins, true, "pin iterators in the BPF file system: iter:KIND:NAME"},
 }

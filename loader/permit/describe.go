@@ -13,6 +13,7 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/object"
+	"btc/loader/rewrite"
 )
 
 // Description lists what an object may do, in the order in which it is printed.
@@ -31,6 +32,8 @@ type Description struct {
 	Kfuncs      []string     `json:"kfuncs"`    // kernel functions
 	MapBytes    int          `json:"map_bytes"` // on this machine, when full, except the ring buffer
 	Maps        []MapText    `json:"maps"`
+	// Loops are the lines of the loops that take from the budget of their run.
+	Loops []string `json:"limited_loops,omitempty"`
 	// Policy is the file of the host's policy, "" if there is none; Refuses are what it refuses of
 	// the object, and Limits what it sets.
 	Policy  string   `json:"policy,omitempty"`
@@ -93,6 +96,16 @@ func Describe(o *object.Object, cpus int) *Description {
 	d.Permissions = slices.Compact(d.Permissions)
 	for i := range m.Programs {
 		p := &m.Programs[i]
+		loops, _ := rewrite.FindLoops(o.Spec.Programs[p.Name].Instructions, o.Spec.Maps)
+		for _, l := range loops {
+			at := p.Pos.Line
+			if l.Line != nil {
+				at = int(l.Line.LineNumber())
+			}
+			if text := strconv.Itoa(at); !slices.Contains(d.Loops, text) {
+				d.Loops = append(d.Loops, text)
+			}
+		}
 		d.Probes = append(d.Probes, ProbeText{p.Kind, p.Attach.Attaches(p.Kind), p.Pos.Line})
 	}
 	d.Reads = reads(m)
@@ -151,6 +164,9 @@ func (d *Description) JSON() []byte {
 		{"maps", rows(d.Maps, func(x MapText) []member {
 			return []member{{"name", x.Name}, {"shape", x.Shape}, {"entries", x.Entries}, {"bytes", x.Bytes}}
 		})},
+	}
+	if len(d.Loops) > 0 {
+		all = append(all, member{"limited_loops", d.Loops})
 	}
 	if d.Policy != "" {
 		all = append(
@@ -255,6 +271,10 @@ func (d *Description) Print(w io.Writer) {
 	}
 	list(w, "Files it reads and prints:", d.Reads)
 	list(w, "Kernel functions it calls:", d.Kfuncs)
+	if len(d.Loops) > 0 {
+		fmt.Fprintf(w, "\nLoops that stop after 0.25 s of CPU time in a run, unless --allow long-loops lifts this:\n  line %s\n",
+			strings.Join(d.Loops, ", "))
+	}
 	fmt.Fprintf(w, "\nMaps, %s on this machine when full:\n", Size(uint64(d.MapBytes)))
 	rest := d.MapBytes
 	for _, x := range d.Maps {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -25,6 +26,7 @@ import (
 	"btc/loader/permission"
 	"btc/loader/report"
 	"btc/loader/resolve"
+	"btc/loader/rewrite"
 )
 
 // Permission is one that the operator can grant separately; the names are in
@@ -38,6 +40,8 @@ const (
 	Override     = permission.Override
 	WriteUser    = permission.WriteUser
 	ProbeAddress = permission.ProbeAddress
+	LongLoops    = permission.LongLoops
+	TracePrintk  = permission.TracePrintk
 	Files        = permission.Files
 	Pins         = permission.Pins
 
@@ -65,23 +69,22 @@ var helperUse = map[asm.BuiltinFunc]struct {
 	asm.FnOverrideReturn:   {Override, "changes results of kernel functions", []string{"override"}},
 	asm.FnSendSignal:       {Signal, "sends signals", []string{"signal"}},
 	asm.FnSendSignalThread: {Signal, "sends signals", []string{"signal_thread"}},
+	// The kernel switches the event bpf_trace:bpf_trace_printk on at the first call, and leaves it on.
+	asm.FnTracePrintk: {TracePrintk, "writes to the kernel's trace buffer: debugf()", nil},
 }
 
-// safe are the helpers that only read, or write only to the object's own maps. A test compares
-// them with the compiler's table of helpers.
+// safe are the helpers that the compiler calls and that only read, or write only to the object's own maps. A test
+// compares them with the compiler.
 var safe = []asm.BuiltinFunc{
 	asm.FnMapLookupElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem, asm.FnMapLookupPercpuElem, asm.FnForEachMapElem,
-	asm.FnProbeRead, asm.FnProbeReadStr, asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr,
-	asm.FnProbeReadKernelStr, asm.FnCopyFromUser,
+	asm.FnProbeReadUser, asm.FnProbeReadKernel, asm.FnProbeReadUserStr, asm.FnProbeReadKernelStr,
 	asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetTaiNs, asm.FnJiffies64, asm.FnGetPrandomU32,
 	asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnGetCurrentPidTgid, asm.FnGetNsCurrentPidTgid,
 	asm.FnGetCurrentUidGid, asm.FnGetCurrentComm,
-	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetCurrentAncestorCgroupId,
-	asm.FnGetSocketCookie,
-	asm.FnGetStackid, asm.FnGetStack, asm.FnGetFuncIp, asm.FnGetAttachCookie, asm.FnDPath,
-	asm.FnPerfEventOutput, asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit,
-	asm.FnRingbufDiscard, asm.FnRingbufQuery,
-	asm.FnSeqPrintf, asm.FnSeqWrite, asm.FnTracePrintk, asm.FnSnprintf, asm.FnStrncmp, asm.FnLoop,
+	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetSocketCookie,
+	asm.FnGetStack, asm.FnGetFuncIp, asm.FnDPath,
+	asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit,
+	asm.FnSeqPrintf, asm.FnSeqWrite, asm.FnLoop,
 }
 
 // Classified reports whether a helper is known to be safe, or the permission that covers it.
@@ -147,8 +150,16 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 		}
 	}
 	spec := o.Spec.Programs[p.Name]
+	if _, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps); err != nil {
+		add(Action{Permission: LongLoops, What: err.Error(), Pos: p.Pos})
+	}
 	for i := range spec.Instructions {
 		ins := &spec.Instructions[i]
+		if !emitted(ins) {
+			add(Action{What: "has an instruction of an unknown kind: opcode " + strconv.FormatUint(uint64(ins.OpCode), 16),
+				Pos: p.Pos})
+			continue
+		}
 		switch {
 		case ins.IsKfuncCall():
 			add(Action{What: "calls the kernel function " + kfuncName(ins), Pos: p.Pos})
@@ -162,7 +173,10 @@ func ofCode(o *object.Object, p *manifest.Program) []Action {
 				add(Action{What: "calls the helper " + object.HelperName(helper), Pos: p.Pos})
 				continue
 			}
-			a := Action{Permission: use.permission, What: use.what, Name: use.names[0], Pos: p.Pos}
+			a := Action{Permission: use.permission, What: use.what, Pos: p.Pos}
+			if len(use.names) > 0 {
+				a.Name = use.names[0]
+			}
 			if at := documented(o.Manifest, use.names); at != nil {
 				a.Name, a.Pos = at.Name, at.Pos
 			}
@@ -417,8 +431,8 @@ func refusal(script *manifest.Script, a *Action) *report.Error {
 	return f
 }
 
-// Written lists the files that an object writes and the pins that it creates, as written in the script. Someone who
-// runs the script itself could have read them there.
+// Written lists what a script allows by itself: the files that an object writes and the pins that it creates, as written
+// in the script, and debugf(). Someone who runs the script itself could have read them there.
 func Written(m *manifest.Manifest) []string {
 	var all []string
 	for i := range m.Programs {
@@ -434,6 +448,9 @@ func Written(m *manifest.Manifest) []string {
 				all = append(all, string(Files)+"="+a.Path)
 			}
 		}
+	}
+	if strings.Contains(m.Script.Source, "debugf(") {
+		all = append(all, string(TracePrintk))
 	}
 	return slices.Compact(all)
 }

@@ -19,6 +19,9 @@ type lossCounter struct {
 	*session
 	seen []loss
 	next time.Time
+	// loops has the loops that were stopped (load.Loops).
+	loops     []loss
+	loopsNext time.Time
 }
 
 // loss is the state of one counter as last reported.
@@ -39,6 +42,7 @@ const lossInterval = time.Second
 // check reports losses since the last report, at growing intervals. If final is set it reports them
 // at once, followed by the total.
 func (c *lossCounter) check(final bool) {
+	c.checkLoops(final)
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
 	}
@@ -70,6 +74,43 @@ func (c *lossCounter) check(final bool) {
 		c.warn(fmt.Sprintf("WARNING: Total lost event count: %d", total))
 	}
 }
+
+// checkLoops reports the loops that were stopped since the last report, like check.
+func (c *lossCounter) checkLoops(final bool) {
+	if c.loaded.Loops == nil || !final && time.Now().Before(c.loopsNext) {
+		return
+	}
+	stopped, err := c.loaded.Loops.Stopped()
+	if err != nil {
+		return
+	}
+	if c.loops == nil {
+		c.loops = make([]loss, len(stopped))
+	}
+	now := time.Now()
+	c.loopsNext = now.Add(lossInterval)
+	for i := range c.loops {
+		seen := &c.loops[i]
+		n := stopped[i] - seen.n
+		if n == 0 || !final && !seen.due(now) {
+			continue
+		}
+		text := loopText
+		if n > 1 {
+			text += fmt.Sprintf(" (%d times)", n)
+		}
+		at := &c.loaded.Loops.Of[i]
+		c.front.report(&output.Diagnostic{
+			Kind: "runtime_error", Severity: "WARNING", Pos: *at.Pos, Chain: at.Chain, Text: text, Source: !seen.shown,
+		})
+		c.errors++
+		seen.n, seen.shown = stopped[i], true
+		seen.reported(now)
+	}
+}
+
+// loopText is the message about a loop that used up the budget of its run.
+const loopText = "Loop stopped: the loops of one run took 0.25 s of CPU time; --allow long-loops lifts this limit"
 
 // read returns the current counters; nil if they cannot be read.
 func (c *lossCounter) read() []uint64 {

@@ -328,6 +328,7 @@ func (s *session) load(values map[string][]byte) error {
 	s.warnLarge()
 	opts := load.Options{
 		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.memoryFrom, Filter: s.filter,
+		LongLoops: s.opts.Allow.Has(permit.LongLoops),
 	}
 	if s.child != nil {
 		opts.ChildPID = s.child.pid

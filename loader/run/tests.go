@@ -112,6 +112,7 @@ func (s *session) run(t *trial, times int) error {
 		s.awaitRoom(false)
 		s.handleOne(record)
 	}
+	s.losses.checkLoops(true)
 	if s.exited { // queued after exit()
 		s.events.discard()
 	}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// The kernel bounds neither the iterations of nested bpf_loop (5.17) and for_each_map_elem (5.13) calls nor their
+// duration: BPF_MAX_LOOPS, 8,388,608, bounds one call. FindLoops finds the loops of a program whose bound constants in
+// its code do not prove, and BoundLoops makes them take from a budget.
+//
+// Costs are in units of a third of a nanosecond, about one simple instruction of a current CPU. They are estimates
+// upwards. A loop is stopped only if its cost and the clock both say so, so that too high an estimate stops nothing
+// early, and neither does a process that was preempted.
+
+const (
+	// maxTrips is BPF_MAX_LOOPS.
+	maxTrips = 1 << 23
+	// smallLoop is the proved cost of a loop up to which it is not counted itself. All such loops of a program may cost
+	// smallProgram together.
+	smallLoop    = 1 << 16
+	smallProgram = 1 << 23
+	// inPlaceTrips is the assumed number of iterations of a loop that the verifier walks through. It walks a million
+	// instructions at most, so that there is a bound.
+	inPlaceTrips = 64
+	// maxCost bounds all costs, so that sums and products do not overflow.
+	maxCost = 1 << 40
+)
+
+// helperCost is the cost of a helper call. A helper that copies takes its size from a register (0: none), and each byte
+// costs 1/perUnit.
+type helperCost struct {
+	base    int64
+	size    asm.Register
+	perUnit int64
+}
+
+// helperCosts has the helpers that cost more than otherHelper.
+var helperCosts = map[asm.BuiltinFunc]helperCost{
+	asm.FnMapUpdateElem:      {600, 0, 0},
+	asm.FnMapDeleteElem:      {400, 0, 0},
+	asm.FnProbeRead:          {150, asm.R2, 4},
+	asm.FnProbeReadKernel:    {150, asm.R2, 4},
+	asm.FnProbeReadUser:      {200, asm.R2, 4},
+	asm.FnProbeReadStr:       {200, asm.R2, 2},
+	asm.FnProbeReadKernelStr: {200, asm.R2, 2},
+	asm.FnProbeReadUserStr:   {250, asm.R2, 2},
+	asm.FnCopyFromUser:       {300, asm.R2, 4},
+	asm.FnStrncmp:            {50, asm.R2, 1},
+	asm.FnGetStack:           {1000, asm.R3, 1},
+	asm.FnGetStackid:         {20000, 0, 0},
+	asm.FnDPath:              {3000, 0, 0},
+	asm.FnRingbufOutput:      {400, asm.R3, 4},
+	asm.FnRingbufReserve:     {300, 0, 0},
+	asm.FnRingbufSubmit:      {300, 0, 0},
+	asm.FnPerfEventOutput:    {1000, asm.R5, 4},
+	asm.FnSkbOutput:          {100000, 0, 0},
+	asm.FnSeqWrite:           {200, asm.R3, 4},
+	asm.FnSendSignal:         {2000, 0, 0},
+	asm.FnSendSignalThread:   {2000, 0, 0},
+	asm.FnProbeWriteUser:     {200, asm.R3, 4},
+}
+
+const (
+	otherHelper = 100
+	// unknownSize is the assumed size of a copy whose size is not a constant, the largest of a program of btc.
+	unknownSize = 1 << 15
+	// loopCall is the cost of starting a loop, and iteration that of calling back.
+	loopCall  = 100
+	iteration = 12
+)
+
+// Loop is a loop that takes from the budget: a callback of bpf_loop or for_each_map_elem.
+type Loop struct {
+	Callback string // symbol
+	Helper   asm.BuiltinFunc
+	Cost     int64     // of an iteration
+	Line     *btf.Line // of a call; nil: unknown
+	Counter  int       // number of its counter of stopped runs (Budget.Counters)
+}
+
+// errLoop says which loops cannot be counted; btc makes none of them.
+var errLoop = errors.New("has a loop that cannot be counted")
+
+// FindLoops finds the loops of a program, with its subprograms, that have no proved bound. Maps are those of the
+// object. The error is for code that btc does not make.
+func FindLoops(insns asm.Instructions, maps map[string]*ebpf.MapSpec) ([]Loop, error) {
+	if !hasCallbacks(insns) {
+		return nil, nil
+	}
+	p := &loopProgram{funcs: map[string]*loopFunc{}, maps: maps}
+	var order []*loopFunc
+	for start := 0; start < len(insns); {
+		end := start + 1
+		for end < len(insns) && insns[end].Symbol() == "" {
+			end++
+		}
+		f, err := newLoopFunc(insns[start:end:end])
+		if err != nil {
+			return nil, err
+		}
+		order = append(order, f)
+		p.funcs[insns[start].Symbol()] = f
+		start = end
+	}
+	p.main = order[0]
+	if err := p.findSites(order); err != nil {
+		return nil, err
+	}
+	// First, loops with a small proved cost count as straight code; if there are too many of them, they are counted, too.
+	p.small = smallLoop
+	total, err := p.costOf(p.main)
+	if err == nil && total > smallProgram {
+		p.small = 0
+		for _, f := range order {
+			f.done = false
+		}
+		_, err = p.costOf(p.main)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Loop
+	for _, f := range order {
+		if f.counted {
+			all = append(all, Loop{Callback: f.insns[0].Symbol(), Helper: f.helper, Cost: f.cost + iteration, Line: f.line})
+		}
+	}
+	return all, nil
+}
+
+// hasCallbacks reports whether a program refers to a function other than by calling it.
+func hasCallbacks(insns asm.Instructions) bool {
+	for i := range insns {
+		if insns[i].IsLoadOfFunctionPointer() {
+			return true
+		}
+	}
+	return false
+}
+
+type loopProgram struct {
+	main  *loopFunc
+	funcs map[string]*loopFunc
+	maps  map[string]*ebpf.MapSpec
+	small int64
+}
+
+// loopFunc is a function of a program.
+type loopFunc struct {
+	*code
+	targets []bool // by instruction: a jump leads to it
+	sites   map[int]*loopSite
+
+	helper  asm.BuiltinFunc // that calls it back; 0: none
+	line    *btf.Line
+	counted bool // not all its calls have a small bound
+
+	active, done bool
+	cost         int64
+	proved       bool // the cost is a bound: there is no loop in place and no counted loop
+	updates      bool // it may add elements to a map
+}
+
+// loopSite is a call of bpf_loop or for_each_map_elem.
+type loopSite struct {
+	callback *loopFunc
+	trips    int64 // proved number of iterations; 0: none
+}
+
+func newLoopFunc(insns asm.Instructions) (*loopFunc, error) {
+	c, ok := newCode(insns)
+	if !ok {
+		return nil, fmt.Errorf("%w: a jump leads out of a function", errLoop)
+	}
+	f := &loopFunc{code: c, targets: make([]bool, len(c.next)), sites: map[int]*loopSite{}}
+	for i := range c.next {
+		if op := c.insns[i].OpCode; op.Class().IsJump() {
+			for _, to := range []int{c.target[i], c.next[i]} {
+				if to >= 0 && to < len(f.targets) && (to == c.target[i] || to != i+1) {
+					f.targets[to] = true
+				}
+			}
+		}
+	}
+	return f, nil
+}
+
+// findSites finds the calls with callbacks. The callback must be loaded into r2 in the straight code before the call,
+// so that nothing but the load decides what is called, and each load of a function must be one of these.
+func (p *loopProgram) findSites(order []*loopFunc) error {
+	for _, f := range order {
+		loads := 0
+		for i := range f.next {
+			ins := &f.insns[i]
+			if ins.IsLoadOfFunctionPointer() {
+				loads++
+			}
+			helper := asm.BuiltinFunc(ins.Constant)
+			if !ins.IsBuiltinCall() || helper != asm.FnLoop && helper != asm.FnForEachMapElem {
+				continue
+			}
+			at := f.setter(i, asm.R2)
+			if at < 0 || !f.insns[at].IsLoadOfFunctionPointer() {
+				return fmt.Errorf("%w: its body is not known", errLoop)
+			}
+			cb := p.funcs[f.insns[at].Reference()]
+			if cb == nil || cb == p.main || cb.helper != 0 && cb.helper != helper {
+				return fmt.Errorf("%w: its body is used otherwise", errLoop)
+			}
+			loads--
+			cb.helper = helper
+			if line := f.lineAt(i); cb.line == nil {
+				cb.line = line
+			}
+			s := &loopSite{callback: cb}
+			if helper == asm.FnLoop {
+				if n, ok := f.constant(i, asm.R1); ok && n >= 0 && n <= maxTrips {
+					s.trips = max(n, 1)
+				}
+			} else if m := p.mapOf(f, i); m != nil {
+				s.trips = max(int64(m.MaxEntries), 1)
+			}
+			f.sites[i] = s
+		}
+		if loads != 0 {
+			return fmt.Errorf("%w: a function is loaded as data", errLoop)
+		}
+	}
+	return nil
+}
+
+// lineAt returns the source line of an instruction.
+func (f *loopFunc) lineAt(i int) *btf.Line {
+	for ; i >= 0; i-- {
+		if line, ok := f.insns[i].Source().(*btf.Line); ok {
+			return line
+		}
+	}
+	return nil
+}
+
+// setter returns the instruction that set a register before i, in straight code; -1 if it is not known.
+func (f *loopFunc) setter(i int, reg asm.Register) int {
+	for ; i > 0 && !f.targets[i]; i-- {
+		ins := &f.insns[i-1]
+		switch class := ins.OpCode.Class(); {
+		case class.IsJump():
+			return -1
+		case (class.IsALU() || class.IsLoad()) && ins.Dst == reg:
+			return i - 1
+		case class == asm.StXClass && ins.OpCode.Mode() == asm.AtomicMode && ins.OpCode.AtomicOp() != asm.AddAtomic:
+			return -1 // it may change a register
+		}
+	}
+	return -1
+}
+
+// constant returns the constant in a register at an instruction.
+func (f *loopFunc) constant(i int, reg asm.Register) (int64, bool) {
+	at := f.setter(i, reg)
+	if at < 0 {
+		return 0, false
+	}
+	ins := &f.insns[at]
+	if ins.OpCode.Class().IsALU() && ins.OpCode.ALUOp() == asm.Mov && ins.OpCode.Source() == asm.ImmSource {
+		n := ins.Constant
+		if ins.OpCode.Class() == asm.ALUClass {
+			n = int64(uint32(n))
+		}
+		return n, btf.CORERelocationMetadata(ins) == nil
+	}
+	return 0, false
+}
+
+// mapOf returns the map in r1 at an instruction; nil if it is not known.
+func (p *loopProgram) mapOf(f *loopFunc, i int) *ebpf.MapSpec {
+	if at := f.setter(i, asm.R1); at >= 0 && f.insns[at].IsLoadFromMap() {
+		return p.maps[f.insns[at].Reference()]
+	}
+	return nil
+}
+
+// costOf computes the cost of a function's longest path. Each callee is computed first; a cycle of calls is an error.
+func (p *loopProgram) costOf(f *loopFunc) (int64, error) {
+	if f.done {
+		return f.cost, nil
+	}
+	if f.active {
+		return 0, fmt.Errorf("%w: its functions call each other", errLoop)
+	}
+	f.active, f.proved, f.updates = true, true, false
+	costs := make([]int64, len(f.next))
+	calls := map[int][]*loopFunc{}
+	for i := range f.next {
+		c, err := p.insnCost(f, i, calls)
+		if err != nil {
+			return 0, err
+		}
+		costs[i] = c
+	}
+	f.cost = f.longest(costs, func(i int) { // in a loop in place
+		f.proved = false
+		for _, g := range calls[i] {
+			p.countAll(g)
+		}
+	})
+	f.active, f.done = false, true
+	return f.cost, nil
+}
+
+// countAll counts all loops of a function and its callees: how often it runs is not known.
+func (p *loopProgram) countAll(f *loopFunc) {
+	f.counted = f.counted || f.helper != 0
+	for i := range f.next {
+		if s := f.sites[i]; s != nil {
+			if !s.callback.counted {
+				p.countAll(s.callback)
+			}
+		} else if f.insns[i].IsFunctionCall() {
+			if g := p.funcs[f.insns[i].Reference()]; g != nil && g != f {
+				p.countAll(g)
+			}
+		}
+	}
+}
+
+func (p *loopProgram) insnCost(f *loopFunc, i int, calls map[int][]*loopFunc) (int64, error) {
+	ins := &f.insns[i]
+	switch {
+	case f.sites[i] != nil:
+		s := f.sites[i]
+		c, err := p.costOf(s.callback)
+		if err != nil {
+			return 0, err
+		}
+		calls[i] = append(calls[i], s.callback)
+		f.updates = f.updates || s.callback.updates
+		each := c + iteration
+		if s.trips == 0 || !s.callback.proved || s.trips > p.small/each ||
+			s.callback.helper == asm.FnForEachMapElem && s.callback.updates { // it may meet what it adds
+			s.callback.counted = true
+			f.proved = false
+			return loopCall, nil
+		}
+		return loopCall + s.trips*each, nil
+	case ins.IsFunctionCall():
+		g := p.funcs[ins.Reference()]
+		if g == nil || g == p.main {
+			return 0, fmt.Errorf("%w: it calls a function that is not there", errLoop)
+		}
+		calls[i] = append(calls[i], g)
+		c, err := p.costOf(g)
+		f.proved, f.updates = f.proved && g.proved, f.updates || g.updates
+		return c + 5, err
+	case ins.IsBuiltinCall():
+		return p.helperCost(f, i), nil
+	}
+	return 1, nil
+}
+
+func (p *loopProgram) helperCost(f *loopFunc, i int) int64 {
+	helper := asm.BuiltinFunc(f.insns[i].Constant)
+	h, ok := helperCosts[helper]
+	if !ok {
+		return otherHelper
+	}
+	cost := h.base
+	if helper == asm.FnMapUpdateElem {
+		f.updates = true
+		if m := p.mapOf(f, i); m != nil {
+			return cost + int64(m.KeySize+m.ValueSize)/4
+		}
+		return cost + unknownSize
+	}
+	if h.size != 0 {
+		n, ok := f.constant(i, h.size)
+		if !ok {
+			n = unknownSize
+		}
+		cost += min(max(n, 0), math.MaxInt32) / h.perUnit
+	}
+	return cost
+}
+
+// longest returns the cost of the longest path from the first instruction. The instructions of a cycle count
+// inPlaceTrips times each, and are passed to cyclic. It is Tarjan's algorithm for strongly connected components, which
+// come out after those that they lead to.
+func (f *loopFunc) longest(costs []int64, cyclic func(i int)) int64 {
+	n := len(f.next)
+	index, low, rest := make([]int, n), make([]int, n), make([]int64, n)
+	onStack := make([]bool, n)
+	var stack []int
+	type frame struct{ i, edge int }
+	work := []frame{{0, 0}}
+	count := 0
+	for len(work) > 0 {
+		top := &work[len(work)-1]
+		i := top.i
+		if top.edge == 0 {
+			count++
+			index[i], low[i] = count, count
+			stack, onStack[i] = append(stack, i), true
+		}
+		if top.edge < 2 {
+			to := f.next[i]
+			if top.edge == 1 {
+				to = f.target[i]
+			}
+			top.edge++
+			switch {
+			case to < 0 || to >= n:
+			case index[to] == 0:
+				work = append(work, frame{to, 0})
+			case onStack[to]:
+				low[i] = min(low[i], index[to])
+			}
+			continue
+		}
+		work = work[:len(work)-1]
+		if len(work) > 0 {
+			up := work[len(work)-1].i
+			low[up] = min(low[up], low[i])
+		}
+		if low[i] != index[i] {
+			continue
+		}
+		first := len(stack) - 1
+		for stack[first] != i {
+			first--
+		}
+		members := stack[first:]
+		stack = stack[:first]
+		loop := len(members) > 1 || f.next[i] == i || f.target[i] == i
+		sum, most := int64(0), int64(0)
+		for _, m := range members {
+			onStack[m] = false
+			sum = min(sum+costs[m], maxCost)
+		}
+		for _, m := range members {
+			if loop {
+				cyclic(m)
+			}
+			for _, to := range []int{f.next[m], f.target[m]} {
+				if to >= 0 && to < n {
+					most = max(most, rest[to]) // 0 in the component itself
+				}
+			}
+		}
+		if loop {
+			sum = min(sum*inPlaceTrips, maxCost)
+		}
+		for _, m := range members {
+			rest[m] = min(sum+most, maxCost)
+		}
+	}
+	return rest[0]
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// A counted loop takes from the budget of its run at the start of its callback: bpf_loop at every loopStride-th
+// iteration, for which its index is enough, and for_each_map_elem at each. When the budget is used up, the callback
+// stops its loop, as a break does, and so do all other counted loops of the run.
+//
+// The budget is in a map that only the loader knows, and no register has its address when the code of the object
+// runs. It is per CPU, because programs do not migrate. A program that starts while another one of the object
+// runs on the CPU shares the budget of that one: it may have been triggered by it, and a fresh budget for each such
+// run would multiply. So a run begins if none is in progress, for which the main function counts up at its start and
+// down at its exits.
+
+const (
+	// LoopNanos is the CPU time that the loops of a run may take.
+	LoopNanos = 250_000_000
+	// loopWork is LoopNanos in units of cost.
+	loopWork = 3 * LoopNanos
+	// The clock is shifted to units of about a millisecond. maxWall bounds what interrupts the loops of a run, and
+	// those whose cost is underestimated.
+	clockShift = 20
+	maxElapsed = LoopNanos >> clockShift
+	maxWall    = 10 * maxElapsed
+	// A bpf_loop takes from the budget once in loopStride iterations, if these cost little.
+	loopStride = 8
+	// loopSlice is the cost after which the clock is read.
+	loopSlice = 1 << 16
+	// walkLoops is how many times loopWork the loops of an iterator may take for all its elements.
+	walkLoops  = 40
+	walkShift  = 10
+	maxWalk    = walkLoops * (loopWork >> walkShift)
+	maxPerLoop = math.MaxInt32 / loopStride
+)
+
+// Offsets in the state of a CPU.
+const (
+	stateLeft    = 0  // of the slice
+	stateWork    = 8  // cost of the slices before
+	stateStart   = 16 // clock at the end of the first slice
+	stateDepth   = 24 // programs in progress
+	stateTotal   = 32 // cost of all elements of an iterator
+	stateStopped = 40 // bit set of programs with a stopped loop
+	// LoopStateShift is the logarithm of the size.
+	LoopStateShift = 6
+)
+
+// Budget is where the loops of an object's programs find their budget: the only value of an array map. It begins with
+// a state for each CPU.
+type Budget struct {
+	Map      int // descriptor
+	CPUs     int // states, a power of two
+	Counters int // offset of the counters of stopped runs in the value; one of 8 bytes for each loop
+	Program  int // number of the program
+	Iterator bool
+}
+
+// BoundLoops makes the loops of a program take from the budget; each has the counter that it names. The main
+// function's first skip instructions, a prologue of the loader, are left alone. It returns how many slots of
+// 8 bytes are inserted after them.
+func (b *Budget) BoundLoops(
+	insns asm.Instructions,
+	loops []Loop,
+	skip int,
+) (out asm.Instructions, slots int, err error) {
+	end := 1
+	for end < len(insns) && insns[end].Symbol() == "" {
+		end++
+	}
+	main, slots, err := b.boundMain(insns[:end:end], skip)
+	if err != nil {
+		return nil, 0, err
+	}
+	out = append(out, main...)
+	for start := end; start < len(insns); start = end {
+		end = start + 1
+		for end < len(insns) && insns[end].Symbol() == "" {
+			end++
+		}
+		body := insns[start:end:end]
+		for i := range loops {
+			if loops[i].Callback == body[0].Symbol() {
+				body = putInFront(b.charge(&loops[i]), body)
+				break
+			}
+		}
+		out = append(out, body...)
+	}
+	return out, slots, nil
+}
+
+// Slots returns the number of slots of 8 bytes of instructions.
+func Slots(insns asm.Instructions) (n int) {
+	for i := range insns {
+		n += int(insns[i].Size()) / asm.InstructionSize
+	}
+	return n
+}
+
+// state sets r1 to the state of the CPU. It changes r0, and r2 to r5 cannot be read afterwards.
+func (b *Budget) state() []asm.Instruction {
+	return []asm.Instruction{
+		asm.FnGetSmpProcessorId.Call(),
+		asm.And.Imm(asm.R0, int32(b.CPUs-1)),
+		asm.LSh.Imm(asm.R0, LoopStateShift),
+		asm.LoadMapValue(asm.R1, b.Map, 0),
+		asm.Add.Reg(asm.R1, asm.R0),
+	}
+}
+
+// set stores a constant in the state at r1.
+func set(at int16, value int64) asm.Instruction {
+	return asm.Instruction{OpCode: asm.StoreImmOp(asm.DWord), Dst: asm.R1, Offset: at, Constant: value}
+}
+
+// maxJump bounds the length of a jump in slots. The verifier makes several instructions of some, and the
+// result must be in reach, too.
+const maxJump = 30000
+
+// boundMain adds the beginning and the end of a run to the main function.
+func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, int, error) {
+	var begin, leave prologue
+	begin.emit(asm.Mov.Reg(asm.R6, asm.R1))
+	begin.emit(b.state()...)
+	begin.emit(asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord))
+	begin.leave(asm.JNE, asm.R2, 0)
+	begin.emit(set(stateLeft, loopSlice))
+	for _, at := range []int16{stateWork, stateStart, stateStopped} {
+		begin.emit(set(at, 0))
+	}
+	begin.land(begin.leaving)
+	begin.emit(asm.Add.Imm(asm.R2, 1), asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord), asm.Mov.Reg(asm.R1, asm.R6))
+
+	leave.emit(asm.Mov.Reg(asm.R6, asm.R0))
+	leave.emit(b.state()...)
+	leave.emit(
+		asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord), asm.Add.Imm(asm.R2, -1),
+		asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord),
+		asm.Mov.Reg(asm.R0, asm.R6), asm.Return(),
+	)
+
+	// Exits become jumps to the end, or to the start if that is too far.
+	body := append(asm.Instructions(nil), insns[skip:]...)
+	size, leaving := Slots(body), Slots(leave.insns)
+	near, far := []int(nil), []int(nil)
+	at := map[int]int{} // slot in the body
+	n := 0
+	for i := range body {
+		if body[i].OpCode.JumpOp() == asm.Exit {
+			switch at[i] = n; {
+			case size-n < maxJump:
+				near = append(near, i)
+			case n+leaving < maxJump:
+				far = append(far, i)
+			default:
+				return nil, 0, fmt.Errorf("%w: the program is too long", errLoop)
+			}
+		}
+		n += int(body[i].Size()) / asm.InstructionSize
+	}
+	jump := func(from int) asm.Instruction {
+		return asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: int16(from)}
+	}
+	for _, i := range near {
+		body[i] = jump(size - at[i] - 1).WithMetadata(body[i].Metadata)
+	}
+	if len(far) > 0 {
+		begin.emit(jump(leaving))
+		begin.emit(leave.insns...)
+		for _, i := range far {
+			body[i] = jump(-leaving - at[i] - 1).WithMetadata(body[i].Metadata)
+		}
+	}
+	if len(near) > 0 {
+		body = append(body, leave.insns...)
+	}
+	slots := Slots(begin.insns)
+	if skip == 0 {
+		return putInFront(begin.insns, body), slots, nil
+	}
+	out := append(asm.Instructions(nil), insns[:skip]...)
+	return append(append(out, begin.insns...), body...), slots, nil
+}
+
+// charge returns the start of a callback. The stack frame of a callback is free then.
+func (b *Budget) charge(l *Loop) asm.Instructions {
+	args := []asm.Register{asm.R1, asm.R2}
+	if l.Helper == asm.FnForEachMapElem {
+		args = append(args, asm.R3, asm.R4)
+	}
+	cost, stride := max(min(l.Cost, maxPerLoop), 1), int64(1)
+	var p, slow prologue
+	var every []int
+	if l.Helper == asm.FnLoop && cost*loopStride <= loopSlice {
+		stride = loopStride
+		p.leave(asm.JSet, asm.R1, loopStride-1)
+		every, p.leaving = p.leaving, nil
+	}
+	for i, r := range args {
+		p.emit(asm.Mov.Reg(asm.R6+asm.Register(i), r))
+	}
+	p.emit(b.state()...)
+	p.emit(
+		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Add.Imm(asm.R2, int32(-cost*stride)),
+		asm.StoreMem(asm.R1, stateLeft, asm.R2, asm.DWord),
+	)
+	p.leave(asm.JSGT, asm.R2, 0)
+	done := p.leaving
+
+	// The slice is used up: see what the run has taken.
+	p.emit(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord))
+	p.emit(b.state()...)
+	p.emit(
+		asm.LoadMem(asm.R0, asm.RFP, -8, asm.DWord),
+		asm.Mov.Imm(asm.R4, loopSlice),
+		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord),
+		asm.Sub.Reg(asm.R4, asm.R2),
+		set(stateLeft, loopSlice),
+		asm.LoadMem(asm.R3, asm.R1, stateWork, asm.DWord), asm.Add.Reg(asm.R3, asm.R4),
+		asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R1, stateStart, asm.DWord),
+		asm.Instruction{OpCode: asm.JNE.Op(asm.ImmSource), Dst: asm.R2, Offset: 2},
+		asm.Mov.Reg(asm.R2, asm.R0),
+		asm.StoreMem(asm.R1, stateStart, asm.R0, asm.DWord),
+		asm.Sub.Reg(asm.R0, asm.R2),
+		asm.RSh.Imm(asm.R0, clockShift),
+	)
+	p.leaving = nil
+	if b.Iterator {
+		p.emit(asm.LoadMem(asm.R5, asm.R1, stateTotal, asm.DWord), asm.Add.Reg(asm.R5, asm.R4),
+			asm.StoreMem(asm.R1, stateTotal, asm.R5, asm.DWord), asm.RSh.Imm(asm.R5, walkShift))
+		p.leave(asm.JGT, asm.R5, maxWalk)
+	}
+	p.leave(asm.JGT, asm.R0, maxWall)
+	stop := p.leaving
+	p.leaving = done
+	p.leave(asm.JLE, asm.R0, maxElapsed)
+	p.leave(asm.JLT, asm.R3, loopWork)
+	done = p.leaving
+
+	p.land(stop)
+	slow.emit(set(stateLeft, 0), asm.LoadMem(asm.R2, asm.R1, stateStopped, asm.DWord))
+	bit := int32(1) << (b.Program % 31)
+	slow.leave(asm.JSet, asm.R2, bit)
+	slow.emit(asm.Or.Imm(asm.R2, bit), asm.StoreMem(asm.R1, stateStopped, asm.R2, asm.DWord),
+		asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*l.Counter)), asm.Mov.Imm(asm.R2, 1),
+		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0))
+	slow.land(slow.leaving)
+	slow.emit(asm.Mov.Imm(asm.R0, 1), asm.Return())
+	p.emit(slow.insns...)
+
+	p.land(done)
+	for i, r := range args {
+		p.emit(asm.Mov.Reg(r, asm.R6+asm.Register(i)))
+	}
+	p.land(every)
+	return p.insns
+}
