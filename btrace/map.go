@@ -134,9 +134,7 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 	case "tseries":
 		s := Series{Interval: time.Duration(m.Interval), Function: m.Agg}
 		for _, p := range el.Points {
-			if p.Set {
-				s.Points = append(s.Points, Point{p.Start, number(p.Value)})
-			}
+			s.Points = append(s.Points, Point{render.Start(m, p.N), number(p.Value)})
 		}
 		return s
 	}

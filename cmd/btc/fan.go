@@ -51,7 +51,7 @@ type fanRun struct {
 	connect, grace time.Duration
 	failedFile     string
 
-	object  func(archLabel string) ([]byte, error)
+	object  func(archLabel string) ([]byte, *manifest.Manifest, error)
 	base    *manifest.Manifest // manifest of the object that is checked here
 	name    string             // name of the object in metrics
 	program func(archLabel string) ([]byte, error)
@@ -179,9 +179,6 @@ func (r *fanRun) run(line *option.Line) int {
 		Connect: r.connect, Timeout: r.btrun.Timeout, Grace: r.grace, Partial: r.btrun.Every > 0,
 		Waits: r.btrun.Wait,
 	}
-	for i := range r.base.Maps {
-		f.Maps = append(f.Maps, r.base.Maps[i].Name)
-	}
 	return r.show(f)
 }
 
@@ -223,21 +220,22 @@ func (r *fanRun) prepare(line *option.Line) ([]string, int) {
 
 // compiled returns the object for an architecture. If the script cannot be compiled for several
 // architectures at once, each has an object of its own.
-func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) ([]byte, error) {
+func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) ([]byte, *manifest.Manifest, error) {
 	type result struct {
 		data []byte
+		m    *manifest.Manifest
 		err  error
 	}
 	var mu sync.Mutex
 	made := map[string]result{}
 	for _, label := range r.base.Arches {
-		made[label] = result{data: slices.Concat(out.Object, out.Manifest)}
+		made[label] = result{data: slices.Concat(out.Object, out.Manifest), m: r.base}
 	}
-	return func(label string) ([]byte, error) {
+	return func(label string) ([]byte, *manifest.Manifest, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if have, ok := made[label]; ok {
-			return have.data, have.err
+			return have.data, have.m, have.err
 		}
 		x := result{err: notFor(label, r.base.Arches)}
 		if !r.script.targets.given() {
@@ -252,11 +250,12 @@ func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) (
 					x.err = fmt.Errorf("the script cannot be compiled for %s: %w", label, diags.Err())
 				default:
 					x = result{data: slices.Concat(again.Object, again.Manifest)}
+					x.m, x.err = manifest.Parse(again.Manifest)
 				}
 			}
 		}
 		made[label] = x
-		return x.data, x.err
+		return x.data, x.m, x.err
 	}
 }
 
@@ -302,11 +301,11 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	}
 	r.name = metrics.ObjectName(path)
 	stream := slices.Concat(files.Data, files.Manifest)
-	r.object = func(label string) ([]byte, error) {
+	r.object = func(label string) ([]byte, *manifest.Manifest, error) {
 		if !slices.Contains(r.base.Arches, label) {
-			return nil, notFor(label, r.base.Arches)
+			return nil, nil, notFor(label, r.base.Arches)
 		}
-		return stream, nil
+		return stream, r.base, nil
 	}
 	args := append([]string{"-"}, line.Operands[1:]...)
 	if len(line.After) > 0 {
@@ -342,12 +341,8 @@ func (r *fanRun) show(f *fan.Fan) int {
 		case <-kill.Done():
 		}
 	}()
-	results, runs, err := f.Run(ctx, kill)
+	results, runs := f.Run(ctx, kill)
 	v.end()
-	if err != nil {
-		out.drop()
-		return fail("%v", err)
-	}
 	counted := 0
 	for i := range results {
 		if results[i].Counted {

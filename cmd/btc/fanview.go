@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -41,6 +42,8 @@ type fanView struct {
 	parts    map[string][]byte // by host: an incomplete line
 	messages map[string]int    // number of hosts that have sent a message
 	first    map[string]string // the first of these hosts
+	sent     map[string]int    // by host: number of messages that no other host sent before
+	warned   map[string]int    // by host: number of diagnostics of the script
 	lost     uint64            // lost events of all hosts
 	leftOut  bool              // the warning has been printed
 }
@@ -48,7 +51,8 @@ type fanView struct {
 func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
 	v := &fanView{
 		out: out, err: onTerminal(os.Stderr), json: asJSON, metrics: metrics, began: time.Now(),
-		parts: map[string][]byte{}, messages: map[string]int{}, first: map[string]string{}, done: make(chan struct{}),
+		parts: map[string][]byte{}, messages: map[string]int{}, first: map[string]string{}, sent: map[string]int{},
+		warned: map[string]int{}, done: make(chan struct{}),
 	}
 	if !isTerminal(os.Stderr) || os.Getenv("TERM") == "dumb" {
 		return v
@@ -107,15 +111,26 @@ func (v *fanView) logLine(text string) {
 	fmt.Fprintln(v.err, text)
 }
 
-// maxMessages is the maximum number of different messages shown.
-const maxMessages = 1000
+// Limits on messages, so that one host cannot use up the room for those of others: the number of different ones of a
+// host, the number of all after which a host has fewer, and that of diagnostics of the script.
+const (
+	hostMessages     = 100
+	maxMessages      = 1000
+	hostMessagesLate = 10
+	hostDiagnostics  = 10_000
+	maxDiagnostic    = 64 << 10 // bytes
+)
 
 // message shows a line of a host's error output. A line that other hosts have sent before is only
 // counted.
 func (v *fanView) message(h fan.Host, line string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.messages[line] == 0 && len(v.messages) == maxMessages {
+	most := hostMessages
+	if len(v.messages) >= maxMessages {
+		most = hostMessagesLate
+	}
+	if v.messages[line] == 0 && !v.admit(h, v.sent, most) {
 		return
 	}
 	v.messages[line]++
@@ -126,13 +141,23 @@ func (v *fanView) message(h fan.Host, line string) {
 	}
 }
 
+// admit counts a line of a host, and reports whether it is to be shown. The first one that is not is reported.
+func (v *fanView) admit(h fan.Host, count map[string]int, most int) bool {
+	if count[h.Name]++; count[h.Name] == most+1 {
+		v.erase()
+		fmt.Fprintf(v.err, "%s: btc does not show more of its messages\n", h.Name)
+	}
+	return count[h.Name] <= most
+}
+
 // event shows a line of a host's json2 output.
 func (v *fanView) event(h fan.Host, line []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	kind := gjson.GetBytes(line, "type").Str
 	if kind == "lost_events" {
-		v.lost += gjson.GetBytes(line, "count").Uint()
+		n := gjson.GetBytes(line, "count").Uint()
+		v.lost += min(n, math.MaxUint64-v.lost)
 	}
 	if v.metrics {
 		if !v.leftOut && kind != "lost_events" {
@@ -168,29 +193,32 @@ func (v *fanView) event(h fan.Host, line []byte) {
 		if kind == "warnf" || kind == "helper_error" {
 			severity = "WARNING"
 		}
+		if !v.admit(h, v.warned, hostDiagnostics) {
+			return
+		}
 		get := func(name string) string { return gjson.GetBytes(line, name).String() }
-		fmt.Fprintf(
-			v.err,
-			"%s: %s:%s:%s: %s: %s\n",
-			h.Name,
-			get("filename"),
-			get("line"),
-			get("col"),
-			severity,
-			get("msg"),
-		)
+		text := fmt.Sprintf("%s:%s:%s: %s: %s", get("filename"), get("line"), get("col"), severity, get("msg"))
+		for line := range strings.Lines(strings.ToValidUTF8(text[:min(len(text), maxDiagnostic)], "")) {
+			fmt.Fprintf(v.err, "%s: %s\n", h.Name, strings.TrimSuffix(line, "\n"))
+		}
 	}
 }
 
-// withHost adds the host to a line of json2, after the type.
+// withHost adds the host to a line of json2, after the type. A host that the line names itself is dropped: it may be
+// that of another one.
 func withHost(line []byte, kind, host string) []byte {
-	head := []byte(`{"type": "` + kind + `", `)
-	rest, found := bytes.CutPrefix(line, head)
-	if !found || gjson.GetBytes(line, "host").Exists() {
-		return append(slices.Clone(line), '\n')
+	dst := format.AppendQuoted([]byte(`{"type": `), []byte(kind))
+	dst = format.AppendQuoted(append(dst, `, "host": `...), []byte(host))
+	if rest, found := bytes.CutPrefix(line, []byte(`{"type": "`+kind+`", `)); found && !gjson.GetBytes(line, "host").Exists() {
+		return append(append(append(dst, ", "...), rest...), '\n')
 	}
-	dst := format.AppendQuoted(append(head, `"host": `...), []byte(host))
-	return append(append(append(dst, ", "...), rest...), '\n')
+	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
+		if key.Str != "type" && key.Str != "host" {
+			dst = append(append(append(append(dst, ", "...), key.Raw...), ": "...), value.Raw...)
+		}
+		return true
+	})
+	return append(dst, "}\n"...)
 }
 
 // maxPart is the maximum size of an incomplete line that is buffered, in bytes.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,7 +21,9 @@ func mergeCommand() *command {
 	return &command{
 		name: "merge", operands: "FILE.jsonl ...", summary: "combine the runs of one object on many hosts", files: []string{"jsonl", "json"},
 		about: "Each FILE is the output of btrun -f json2; - is standard input. The report is what one host running " +
-			"everything would print: counts, sums, averages, extremes, histograms and time series are exact.",
+			"everything would print: counts, sums, averages, extremes, histograms and time series are exact. A file that " +
+			"cannot be read, or contradicts most of the others, is named and left out.",
+		status: "0 if all files are in the report, 2 if some are not, 1 if none is or the command line is wrong.",
 		examples: []example{
 			{"btc merge web1.jsonl web2.jsonl", "print one report of two runs"},
 			{"btc merge --by host --top 10 *.jsonl", "print the ten largest elements of each map, by host"},
@@ -31,56 +34,50 @@ func mergeCommand() *command {
 			if len(files) == 0 {
 				return fail("no input: give files written by btrun -f json2, or - for standard input")
 			}
-			runs, err := mergeFiles(files, report.by == "host")
-			if err == nil {
-				err = report.to(func(w io.Writer) error { return report.write(w, runs, nil, "", 0) })
+			runs, bad := mergeFiles(files, report.by == "host")
+			for _, err := range bad {
+				fmt.Fprintf(onTerminal(os.Stderr), "btc: %s\n", oneLine(err.Error()))
 			}
-			if err != nil {
+			if len(bad) == len(files) {
+				return 1
+			}
+			if err := report.to(func(w io.Writer) error { return report.write(w, runs, nil, "", 0) }); err != nil {
 				return fail("%v", err)
+			}
+			if len(bad) > 0 {
+				return someFilesFailed(len(files)-len(bad), len(files))
 			}
 			return 0
 		},
 	}
 }
 
-// mergeFiles merges files on all CPUs.
-func mergeFiles(files []string, byHost bool) (*merge.Runs, error) {
-	all := make([]*merge.Runs, min(len(files), runtime.NumCPU()))
-	next := make(chan string)
+// mergeFiles merges files on all CPUs. Its errors are about files that are not part of the result.
+func mergeFiles(files []string, byHost bool) (*merge.Runs, []error) {
+	set := &merge.Set{ByHost: byHost}
+	bad := make([]error, len(files))
+	next := make(chan int)
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	for i := range all {
-		all[i] = &merge.Runs{ByHost: byHost}
+	for range min(len(files), runtime.NumCPU()) {
 		wg.Go(func() {
-			for name := range next {
-				if err := mergeFile(all[i], name); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
+			for i := range next {
+				bad[i] = mergeFile(set, i, files[i])
 			}
 		})
 	}
-	for _, f := range files {
-		next <- f
+	for i := range files {
+		next <- i
 	}
 	close(next)
 	wg.Wait()
-	if first != nil {
-		return nil, first
+	runs, refused := set.Runs()
+	for _, x := range refused {
+		bad[x.Index] = x.Err
 	}
-	for _, r := range all[1:] {
-		if err := all[0].Add(r); err != nil {
-			return nil, err
-		}
-	}
-	return all[0], nil
+	return runs, slices.DeleteFunc(bad, func(err error) bool { return err == nil })
 }
 
-func mergeFile(r *merge.Runs, name string) error {
+func mergeFile(set *merge.Set, index int, name string) error {
 	in := io.Reader(os.Stdin)
 	if name != "-" {
 		f, err := os.Open(name)
@@ -91,9 +88,15 @@ func mergeFile(r *merge.Runs, name string) error {
 		in = f
 	}
 	host := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
-	cut, err := r.Read(host, in)
+	cut, err := set.Read(index, host, in)
 	if cut {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
 	return err
+}
+
+// someFilesFailed says that only n of all files were merged, and returns the exit status.
+func someFilesFailed(n, all int) int {
+	fmt.Fprintf(os.Stderr, "btc: %d of %d files in the report\n", n, all)
+	return someHostsFailed
 }

@@ -92,18 +92,30 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 		return writeMetrics(w, output.Find(r.form), runs, m, object, lost)
 	}
 	now := time.Now()
-	for _, name := range names {
-		b := runs.AppendText(nil, name)
-		if r.form == output.Lossless {
-			b = runs.AppendJSON(nil, name, now)
-		} else if len(b) > 0 {
-			b = append(b, '\n')
+	var err error
+	some := false                   // of a map is written
+	pass := func(b []byte) []byte { // whole characters
+		if err == nil {
+			_, err = w.Write(b)
 		}
-		if _, err := w.Write(b); err != nil { // whole characters
-			return err
+		some = some || len(b) > 0
+		return b[:0]
+	}
+	full := func(b []byte) []byte {
+		if len(b) < output.Fill {
+			return b
+		}
+		return pass(b)
+	}
+	for _, name := range names {
+		some = false
+		if r.form == output.Lossless {
+			pass(runs.JSON(nil, name, now, full))
+		} else if pass(runs.Text(nil, name, full)); some {
+			pass([]byte{'\n'})
 		}
 	}
-	return nil
+	return err
 }
 
 // writeMetrics writes merged maps as the metrics of one run.

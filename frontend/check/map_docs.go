@@ -2,7 +2,11 @@
 
 package check
 
-import "strings"
+import (
+	"strings"
+
+	"btc/internal/manifest"
+)
 
 // maxMapHelp bounds the help of a map, in bytes.
 const maxMapHelp = 500
@@ -38,19 +42,9 @@ func cutMapDoc(line string) (name, unit, help string, ok bool) {
 		if !ok || !strings.HasSuffix(unit, "]") {
 			return "", "", "", false
 		}
-		if unit = strings.TrimSuffix(unit, "]"); !isUnit(unit) {
+		if unit = strings.TrimSuffix(unit, "]"); !manifest.IsUnit(unit) {
 			return "", "", "", false
 		}
 	}
 	return name, unit, strings.TrimSpace(help), true
-}
-
-// isUnit reports whether a unit can be a part of a metric's name: letters, digits and "_".
-func isUnit(unit string) bool {
-	for _, r := range unit {
-		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') {
-			return false
-		}
-	}
-	return unit != "" && len(unit) <= 40
 }

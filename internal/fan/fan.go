@@ -12,10 +12,11 @@ package fan
 import (
 	"context"
 	"os/exec"
-	"runtime"
+	"strings"
 	"sync"
 	"time"
 
+	"btc/internal/manifest"
 	"btc/internal/merge"
 )
 
@@ -60,8 +61,9 @@ type Fan struct {
 	Hosts []Host
 	// Command returns the command that runs btrun --remote - on a host.
 	Command func(h Host) *exec.Cmd
-	// Object returns the object for an architecture and its manifest, as one stream.
-	Object func(archLabel string) ([]byte, error)
+	// Object returns the object for an architecture and its manifest, as one stream, and what is
+	// in the manifest.
+	Object func(archLabel string) ([]byte, *manifest.Manifest, error)
 	// Program returns btrun for an architecture. If it is not nil, the command prints MachineMark
 	// and the output of uname -m, reads a line with a size and then the program of that size, and
 	// runs that. nil: hosts have btrun.
@@ -74,9 +76,6 @@ type Fan struct {
 	// Progress is called when a host changes its phase.
 	Progress func(Counts)
 
-	// Maps are the names of the object's maps: a host that reports another map is not running this
-	// object. nil: not checked.
-	Maps []string
 	// Identity identifies the script, for runs whose objects differ by architecture; "": compare
 	// the hashes of the objects.
 	Identity string
@@ -95,17 +94,14 @@ type Fan struct {
 
 	mu     sync.Mutex // guards counts, and serializes callbacks
 	counts Counts
-	pool   chan *merge.Runs
+	set    merge.Set
 }
 
 // Run runs the object on all hosts. When ctx ends, the hosts are asked to end their runs; when kill
-// ends, their commands are killed. The results are in the order of the hosts.
-func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs, error) {
-	n := min(runtime.NumCPU(), max(len(f.Hosts), 1))
-	f.pool = make(chan *merge.Runs, n)
-	for range n {
-		f.pool <- &merge.Runs{ByHost: f.ByHost}
-	}
+// ends, their commands are killed. The results are in the order of the hosts. A host whose report
+// contradicts its object, or those of most hosts, fails like one that is lost.
+func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs) {
+	f.set.ByHost = f.ByHost
 	f.counts = Counts{All: len(f.Hosts), Waiting: len(f.Hosts)}
 	results := make([]Result, len(f.Hosts))
 	next := make(chan int)
@@ -113,7 +109,7 @@ func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs, error) {
 	for range min(max(f.Parallel, 1), len(f.Hosts)) {
 		wg.Go(func() {
 			for i := range next {
-				results[i] = f.host(ctx, kill, f.Hosts[i])
+				results[i] = f.host(ctx, kill, i)
 			}
 		})
 	}
@@ -122,14 +118,16 @@ func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs, error) {
 	}
 	close(next)
 	wg.Wait()
-	all := <-f.pool
-	for range n - 1 {
-		if err := all.Add(<-f.pool); err != nil {
-			return results, nil, err
-		}
+	all, refused := f.set.Runs()
+	for _, x := range refused {
+		r := &results[x.Index]
+		r.State, r.Reason, r.Counted = Failed, reasonOf(r.Host, x.Err), false
 	}
-	return results, all, nil
+	return results, all
 }
+
+// reasonOf returns an error of package merge without the name of the host.
+func reasonOf(h Host, err error) string { return strings.TrimPrefix(err.Error(), h.Name+": ") }
 
 // phase returns the counter of a phase.
 type phase func(c *Counts) *int
@@ -157,8 +155,9 @@ func (f *Fan) enter(from, to phase, bad bool) {
 }
 
 // host runs the object on one host.
-func (f *Fan) host(ctx, kill context.Context, h Host) Result {
-	s := &session{fan: f, phase: waiting, stream: merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}}
+func (f *Fan) host(ctx, kill context.Context, index int) Result {
+	h := f.Hosts[index]
+	s := &session{fan: f, index: index, phase: waiting, stream: merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}}
 	s.result.Host = h
 	began := time.Now()
 	r := &s.result

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,16 +35,23 @@ const (
 	minSilence = 10 * time.Second
 )
 
+// answer is the object for a host.
+type answer struct {
+	data []byte
+	err  error
+}
+
 // session is the exchange with one host. The fields that line sets are valid once the output has
 // been read to its end.
 type session struct {
 	fan    *Fan
+	index  int // of the host
 	result Result
 	stream merge.Stream
 	phase  phase
 
 	machine  chan string   // if the program is copied to the host: the output of uname -m
-	hello    chan string   // architecture of the host, once its btrun has answered
+	hello    chan answer   // the object for the host, once its btrun has answered
 	attached chan struct{} // closed once all probes are attached
 	finished chan struct{} // closed once the last line has arrived
 
@@ -71,7 +79,7 @@ func (s *session) enter(p phase) {
 
 // run starts the command, exchanges data with it and waits until it has exited.
 func (s *session) run(ctx, kill context.Context) {
-	s.machine, s.hello = make(chan string, 1), make(chan string, 1)
+	s.machine, s.hello = make(chan string, 1), make(chan answer, 1)
 	s.attached, s.finished = make(chan struct{}), make(chan struct{})
 	s.began = time.Now()
 	s.errors.session = s
@@ -94,7 +102,7 @@ func (s *session) run(ctx, kill context.Context) {
 	}
 	read := make(chan error, 1)
 	go func() {
-		_, err := merge.Lines(&listener{out, s}, s.line)
+		_, err := merge.Lines(&listener{out, s}, s.maxLine, s.line)
 		read <- err
 	}()
 	whole, err := s.converse(ctx, kill, in, read)
@@ -174,12 +182,11 @@ func (s *session) converse(ctx, kill context.Context, in io.WriteCloser, read ch
 			}()
 			deadline.Reset(f.Connect + f.Grace)
 			late = fmt.Sprintf("btrun was not copied and started within %s", f.Connect+f.Grace)
-		case label := <-s.hello:
-			data, err := f.Object(label)
-			if err != nil {
-				return false, err
+		case x := <-s.hello:
+			if x.err != nil {
+				return false, x.err
 			}
-			go feed(in, data, done)
+			go feed(in, x.data, done)
 			quiet.Reset(longest)
 			s.limitRun(deadline, f.Waits)
 			late = fmt.Sprintf("no report %s after the end of its time", f.Grace)
@@ -263,6 +270,21 @@ func (s *session) program(machine string) ([]byte, error) {
 // errNotBtrun is the error for a host that does not answer as btrun --remote does.
 var errNotBtrun = errors.New("its output is not that of btrun --remote")
 
+// Limits of what a host sends besides maps.
+const (
+	maxGreeting = 1 << 20 // bytes of a line before btrun's first one
+	maxReason   = 300     // bytes of an error
+	maxLost     = 1 << 48 // events: more than occur
+)
+
+// maxLine returns the maximum length of a line: what the object allows.
+func (s *session) maxLine() int {
+	if s.stream.Want == nil {
+		return maxGreeting
+	}
+	return s.stream.Want.MaxLine()
+}
+
 // line handles a line of the host's output.
 func (s *session) line(line []byte) error {
 	line = bytes.TrimSpace(line)
@@ -272,33 +294,84 @@ func (s *session) line(line []byte) error {
 	if !s.said.Load() {
 		return s.firstLine(line)
 	}
-	if !gjson.ValidBytes(line) {
+	if line[0] != '{' || !gjson.ValidBytes(line) {
 		return fmt.Errorf("%w: %.60q", errNotBtrun, line)
 	}
-	switch kind := gjson.GetBytes(line, "type").Str; {
+	kind, asked, err := kindOf(line)
+	if err != nil {
+		return err
+	}
+	switch {
 	case kind == "alive":
+		return nil
 	case kind == "end":
 		s.ended = true
 		close(s.finished)
-		s.failure = gjson.GetBytes(line, "error").String()
+		s.failure = cut(gjson.GetBytes(line, "error").String(), maxReason)
 		s.result.Status = int(gjson.GetBytes(line, "status").Int())
+		return nil
 	case kind == "attached_probes":
 		if !s.active {
 			s.active = true
 			close(s.attached)
 			s.enter(running)
 		}
-	case kind == "map" && !gjson.GetBytes(line, "line").Exists():
-		if name := gjson.GetBytes(line, "name").Str; s.fan.Maps != nil && !slices.Contains(s.fan.Maps, name) {
-			return fmt.Errorf("it reports %.40q, a map that the object does not have", name)
-		}
+		return nil
+	case kind == "map" && !asked:
 		return s.stream.Line(line)
-	case s.fan.Event != nil:
+	case kind == "map":
+		if err := s.stream.Check(line); err != nil {
+			return err
+		}
+	case kind == "lost_events":
+		if n, err := strconv.ParseUint(gjson.GetBytes(line, "count").Raw, 10, 64); err != nil || n > maxLost {
+			return fmt.Errorf("%w: it has lost %.40q events", errNotBtrun, gjson.GetBytes(line, "count").Raw)
+		}
+	case kind == "detached":
+		if err := s.stream.Line(line); err != nil {
+			return err
+		}
+	}
+	if s.fan.Event != nil {
 		s.fan.mu.Lock()
 		defer s.fan.mu.Unlock()
 		s.fan.Event(s.result.Host, line)
 	}
 	return nil
+}
+
+// kindOf returns the type of a line, and whether the script has asked for it. A line with two of a member that this
+// package reads is an error, because its readers would differ.
+func kindOf(line []byte) (kind string, asked bool, err error) {
+	seen := map[string]bool{}
+	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "type":
+			kind = value.Str
+		case "line":
+			asked = true
+		case "host", "data", "error", "status", "count", "msg", "filename", "col", "name", "entries":
+		default:
+			return true
+		}
+		if seen[key.Str] {
+			err = fmt.Errorf("%w: a line has two members %q", errNotBtrun, key.Str)
+		}
+		seen[key.Str] = true
+		return err == nil
+	})
+	if err == nil && kind == "" {
+		err = fmt.Errorf("%w: %.60q", errNotBtrun, line)
+	}
+	return kind, asked, err
+}
+
+// cut returns at most n bytes of text, and says how many there were.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + fmt.Sprintf(" ... (%d bytes)", len(text))
 }
 
 // firstLine looks for btrun's first line. It skips output of the shell's startup files.
@@ -312,15 +385,22 @@ func (s *session) firstLine(line []byte) error {
 		s.noise = string(line[:min(len(line), 200)])
 		return nil
 	}
-	if n := gjson.GetBytes(line, "remote").Int(); n != remoteVersion {
-		return fmt.Errorf("its btrun speaks version %d of --remote, this btc version %d", n, remoteVersion)
+	if n := gjson.GetBytes(line, "remote"); n.Raw != strconv.Itoa(remoteVersion) {
+		return fmt.Errorf("its btrun speaks version %.20s of --remote, this btc version %d", n.Raw, remoteVersion)
 	}
-	s.result.Arch = gjson.GetBytes(line, "arch").String()
-	s.result.Kernel = gjson.GetBytes(line, "kernel").String()
+	s.result.Arch = cut(gjson.GetBytes(line, "arch").String(), maxLabel)
+	s.result.Kernel = cut(gjson.GetBytes(line, "kernel").String(), maxLabel)
+	data, m, err := s.fan.Object(s.result.Arch)
+	if err == nil {
+		s.stream.Want = merge.Expect(m)
+	}
 	s.said.Store(true)
-	s.hello <- s.result.Arch
+	s.hello <- answer{data, err}
 	return nil
 }
+
+// maxLabel bounds the names of a host's architecture and kernel, in bytes.
+const maxLabel = 128
 
 // conclude determines the state of the host, and adds the host to the report.
 func (s *session) conclude() {
@@ -339,13 +419,11 @@ func (s *session) conclude() {
 	default:
 		r.State, r.Reason = Failed, s.noAnswer(last)
 	}
-	if (r.State == OK || s.fan.Partial) && s.stream.Maps() > 0 {
-		runs := <-s.fan.pool
-		err := runs.Fold(&s.stream)
-		s.fan.pool <- runs
+	if (r.State == OK || s.fan.Partial && s.err == nil) && s.stream.Maps() > 0 {
+		err := s.fan.set.Fold(s.index, &s.stream)
 		switch {
 		case err != nil:
-			r.State, r.Reason, r.Counted = Failed, err.Error(), false
+			r.State, r.Reason, r.Counted = Failed, reasonOf(r.Host, err), false
 		case r.State != OK:
 			r.Counted = true
 			r.Reason += "; its last snapshot counts"

@@ -23,18 +23,21 @@ type decoder struct {
 	data   []byte
 	at     int
 	depth  int
-	used   int // bytes of elements of arrays and maps so far
+	used   int // bytes allocated for elements of arrays and maps so far
 	fields map[reflect.Type]map[string]int
+	names  map[string]string // keys that have occurred
+	buf    []byte            // a string with escapes
 	// keys are the offsets of the object's keys, of DecodeStrict; nil: keys that v does not have are
 	// skipped, and of equal ones the last one counts.
 	keys map[string]int
 }
 
-// maxMemory bounds the memory of the elements of arrays and maps, in bytes. An element such as "{}" takes two bytes
-// in the file but hundreds in memory.
-const maxMemory = 32 << 20
+// maxMemory bounds what is allocated for the elements of arrays and maps, in bytes; lists grow by doubling, so the
+// elements themselves take at least a quarter. An element such as "{}" takes two bytes in the file but hundreds in
+// memory.
+const maxMemory = 64 << 20
 
-// charge counts an element of n bytes against maxMemory.
+// charge counts n allocated bytes against maxMemory.
 func (d *decoder) charge(n uintptr) error {
 	if d.used += int(n); d.used > maxMemory {
 		return &FormatError{Text: fmt.Sprintf("lists take more than %d MiB of memory", maxMemory>>20), Size: true}
@@ -46,13 +49,13 @@ func (d *decoder) charge(n uintptr) error {
 const maxNesting = 1000
 
 // DecodeJSON decodes a JSON value into what v points to: a struct, with tags for all of its fields, a slice, or a map
-// from string to string. Unknown keys are ignored, and null leaves the value unchanged. Lists and maps of more than
-// 32 MiB are an error. Errors quote only keys and numbers from the content.
+// from string to string. Unknown keys are ignored, and null leaves the value unchanged. Lists and maps for which more
+// than 64 MiB are allocated are an error. Errors quote only keys and numbers from the content.
 func DecodeJSON(data []byte, v any) error { return decode(data, v) }
 
 // decode decodes the single JSON value in data into what v points to.
 func decode(data []byte, v any) error {
-	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}}
+	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, names: map[string]string{}}
 	if err := d.value(reflect.ValueOf(v).Elem()); err != nil {
 		if f, ok := err.(*FormatError); ok && f.Path == here {
 			f.Path = ""
@@ -70,7 +73,7 @@ func decode(data []byte, v any) error {
 // and null are errors. lines are the lines of the object's keys; an error, which is a
 // *FormatError, is at line at.
 func DecodeStrict(data []byte, v any) (lines map[string]int, at int, err error) {
-	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, keys: map[string]int{}}
+	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, names: map[string]string{}, keys: map[string]int{}}
 	if d.next() != '{' {
 		err = d.bad("'{'")
 	} else if err = d.value(reflect.ValueOf(v).Elem()); err == nil {
@@ -130,7 +133,7 @@ func (d *decoder) value(v reflect.Value) error {
 		if err != nil || !v.IsValid() {
 			return err
 		}
-		return d.setText(from, v, s)
+		return d.setText(from, v, string(s))
 	case c == 't', c == 'f':
 		word := "true"
 		if c == 'f' {
@@ -181,10 +184,11 @@ func (d *decoder) member(v reflect.Value) error {
 		return d.bad("a key")
 	}
 	from := d.at
-	key, err := d.text()
+	name, err := d.text()
 	if err != nil {
 		return err
 	}
+	key := d.keyOf(name)
 	if d.keys != nil && d.depth == 1 {
 		if _, repeated := d.keys[key]; repeated {
 			d.at = from
@@ -204,7 +208,10 @@ func (d *decoder) member(v reflect.Value) error {
 		if err := d.charge(mapEntry); err != nil {
 			return err
 		}
-		err := under(key, d.value(s))
+		err := d.value(s)
+		if err != nil {
+			err = under(key, err)
+		}
 		v.SetMapIndex(reflect.ValueOf(key), s)
 		return err
 	}
@@ -221,8 +228,26 @@ func (d *decoder) member(v reflect.Value) error {
 			return &FormatError{Text: text}
 		}
 	}
-	return under(key, d.value(into))
+	if err := d.value(into); err != nil {
+		return under(key, err)
+	}
+	return nil
 }
+
+// keyOf returns a key as a string. A file has few different ones, so most take no memory.
+func (d *decoder) keyOf(name []byte) string {
+	key, ok := d.names[string(name)]
+	if !ok {
+		key = string(name)
+		if len(d.names) < maxNames {
+			d.names[key] = key
+		}
+	}
+	return key
+}
+
+// maxNames bounds the keys that are remembered; a manifest has about 150.
+const maxNames = 512
 
 // mapEntry is the approximate size in bytes of an entry of a map from string to string.
 const mapEntry = 96
@@ -251,14 +276,17 @@ func (d *decoder) array(from int, v reflect.Value) error {
 	all := reflect.New(v.Type()).Elem() // settable, so that it can grow
 	all.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	err := d.list(']', func(i int) error {
-		if err := d.charge(size); err != nil {
-			return err
-		}
 		if i == all.Cap() {
+			if err := d.charge(size * uintptr(max(1, 2*i))); err != nil {
+				return err
+			}
 			all.Grow(max(1, i)) // grows by doubling
 		}
 		all.SetLen(i + 1)
-		return under("["+strconv.Itoa(i)+"]", d.value(all.Index(i)))
+		if err := d.value(all.Index(i)); err != nil {
+			return under("["+strconv.Itoa(i)+"]", err)
+		}
+		return nil
 	})
 	v.Set(all)
 	return err
@@ -315,20 +343,39 @@ func (d *decoder) number(v reflect.Value) error {
 	if !v.IsValid() {
 		return nil
 	}
-	text := string(d.data[from:d.at])
+	text := d.data[from:d.at]
+	n, negative, ok := integer(text)
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			v.SetInt(n)
+		switch {
+		case ok && !negative && n < 1<<63:
+			v.SetInt(int64(n))
+			return nil
+		case ok && negative && n <= 1<<63:
+			v.SetInt(-int64(n))
 			return nil
 		}
 	case reflect.Uint64:
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		if ok && !negative {
 			v.SetUint(n)
 			return nil
 		}
 	}
-	return d.wrong(from, "the number "+text, v)
+	return d.wrong(from, "the number "+string(text), v)
+}
+
+// integer parses a decimal number of 64 bits without allocating.
+func integer(text []byte) (n uint64, negative, ok bool) {
+	if text[0] == '-' {
+		negative, text = true, text[1:]
+	}
+	for _, c := range text {
+		if !isDigit(c) || n > (1<<64-1-uint64(c-'0'))/10 {
+			return 0, negative, false
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, negative, true
 }
 
 func (d *decoder) word(word string) error {
@@ -341,25 +388,30 @@ func (d *decoder) word(word string) error {
 	return nil
 }
 
-// text decodes a string. Invalid UTF-8 and unpaired UTF-16 surrogates become U+FFFD.
-func (d *decoder) text() (string, error) {
+// text decodes a string, which is valid until the next one. Invalid UTF-8 and unpaired UTF-16 surrogates become
+// U+FFFD.
+func (d *decoder) text() ([]byte, error) {
 	d.at++
-	var out []byte
+	start, out := d.at, d.buf[:0]
+	defer func() { d.buf = out }()
 	for from := d.at; d.at < len(d.data); {
 		c := d.data[d.at]
 		switch {
 		case c == '"':
-			out = append(out, d.data[from:d.at]...)
 			d.at++
-			return string(out), nil
+			if from == start {
+				return d.data[start : d.at-1], nil
+			}
+			out = append(out, d.data[from:d.at-1]...)
+			return out, nil
 		case c < ' ':
-			return "", d.bad("the rest of a string")
+			return nil, d.bad("the rest of a string")
 		case c == '\\':
 			out = append(out, d.data[from:d.at]...)
 			d.at++
 			r, err := d.escape()
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			out = utf8.AppendRune(out, r)
 			from = d.at
@@ -374,7 +426,7 @@ func (d *decoder) text() (string, error) {
 			d.at += size
 		}
 	}
-	return "", d.bad("")
+	return nil, d.bad("")
 }
 
 // escape decodes an escape, after the backslash.

@@ -19,7 +19,7 @@ var (
 )
 
 // textParam checks the global of a string parameter.
-func (c *checker) textParam(m *Manifest, path, global string) {
+func (c *checker) textParam(m *Manifest, path place, global string) {
 	if global != "" && m.stringParam(global) == nil {
 		c.fail(path, "no string parameter has the global %q", clip(global))
 	}

@@ -2,30 +2,28 @@
 
 package manifest
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // valueBytes is the size in bytes that each shape needs after ValueOff; readers index the value accordingly. avg and
 // stats are {u64 count, u64 total}.
 var valueBytes = map[string]int{"count": 8, "sum": 8, "min": 8, "max": 8, "avg": 16, "stats": 16}
 
-func (x *Map) check(c *checker, m *Manifest, path string) {
-	c.text(path+".name", x.Name, maxName)
-	c.symbol(path+".symbol", x.Symbol)
-	c.oneOf(path+".shape", x.Shape, shapes)
-	c.oneOf(path+".type", x.Type, mapTypes)
-	c.within(path+".key_size", int64(x.KeySize), 0, maxKey)
-	c.within(path+".value_size", int64(x.ValueSize), 0, maxValue)
-	c.within(path+".max_entries", int64(x.MaxEntries), 0, maxEntries)
-	c.pos(path+".pos", &x.Pos)
-	c.pos(path+".update", x.Update)
+func (x *Map) check(c *checker, m *Manifest, path place) {
+	c.text(path.key("name"), x.Name, maxName)
+	c.symbol(path.key("symbol"), x.Symbol)
+	c.oneOf(path.key("shape"), x.Shape, shapes)
+	c.oneOf(path.key("type"), x.Type, mapTypes)
+	c.within(path.key("key_size"), int64(x.KeySize), 0, maxKey)
+	c.within(path.key("value_size"), int64(x.ValueSize), 0, maxValue)
+	c.within(path.key("max_entries"), int64(x.MaxEntries), 0, maxEntries)
+	c.pos(path.key("pos"), &x.Pos)
+	c.pos(path.key("update"), x.Update)
+	x.checkMetrics(c, path)
 	if c.err != nil || x.Shape == "intern" {
 		return
 	}
 	if x.Shape == "stack" {
-		c.within(path+".depth", int64(x.Depth), 1, maxStack)
+		c.within(path.key("depth"), int64(x.Depth), 1, maxStack)
 		if x.KeySize != 8 || x.ValueSize != 8*x.Depth {
 			c.fail(
 				path,
@@ -41,41 +39,63 @@ func (x *Map) check(c *checker, m *Manifest, path string) {
 	x.checkValue(c, m, path)
 }
 
+// checkMetrics checks what the names and descriptions of metrics are made of.
+func (x *Map) checkMetrics(c *checker, path place) {
+	c.text(path.key("help"), x.Help, maxText)
+	if c.err == nil && x.Unit != "" && !IsUnit(x.Unit) {
+		c.fail(path.key("unit"), "%q is not a unit: letters, digits and _", clip(x.Unit))
+	}
+	c.within(path.key("key_names"), int64(len(x.KeyNames)), 0, maxFields)
+	for i, name := range x.KeyNames {
+		c.text(path.item("key_names", i), name, maxName)
+	}
+}
+
+// IsUnit reports whether a string can be a part of a metric's name: letters, digits and "_".
+func IsUnit(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c != '_' && !isDigit(c) && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 40
+}
+
 // checkStored checks a map whose kernel's form differs; with a key, checkKey does the rest.
-func (x *Map) checkStored(c *checker, m *Manifest, path string) {
+func (x *Map) checkStored(c *checker, m *Manifest, path place) {
 	if !slices.Contains(m.Requires, StoredMaps) {
-		c.fail(path+".stored", "the file does not require the feature %s", StoredMaps)
+		c.fail(path.key("stored"), "the file does not require the feature %s", StoredMaps)
 	}
 	if x.Type != "hash" && x.Type != "percpu_hash" || x.Gens != 1 || x.LenKey != 0 || x.Cache != nil {
-		c.fail(path+".stored", "only a hash without slots, counted elements or cache is stored in another form")
+		c.fail(path.key("stored"), "only a hash without slots, counted elements or cache is stored in another form")
 	}
 	size := x.KeySize
 	switch {
 	case x.Shape == "plain" && !x.Stored.Parts && x.Key == nil:
 		size = 4
 	case valueBytes[x.Shape] == 0 && x.Shape != "hist" && x.Shape != "lhist" || isExtreme(x.Shape) && !x.Stored.Parts:
-		c.fail(path+".stored", "a map of %s is not stored in another form", clip(x.Shape))
+		c.fail(path.key("stored"), "a map of %s is not stored in another form", clip(x.Shape))
 	case x.Key == nil && x.KeySize != 0:
-		c.fail(path+".key_size", "%d: a scalar in a hash has none", x.KeySize)
+		c.fail(path.key("key_size"), "%d: a scalar in a hash has none", x.KeySize)
 	case x.Stored.Parts:
 		size = (size+7)/8*8 + 8
 	case x.Key == nil:
 		size = 4
 	}
 	if x.Stored.KeySize != size {
-		c.fail(path+".stored.key_size", "%d: the keys have %d bytes", x.Stored.KeySize, size)
+		c.fail(path.key("stored.key_size"), "%d: the keys have %d bytes", x.Stored.KeySize, size)
 	}
 	if x.Stored.Low && (x.Shape != "hist" || x.Bits != 0 || x.Stored.Parts) {
-		c.fail(path+".stored.low", "only a hist() of powers of two in one piece counts numbers twice")
+		c.fail(path.key("stored.low"), "only a hist() of powers of two in one piece counts numbers twice")
 	}
 	if x.Stored.Parts && x.ValueSize%8 != 0 {
-		c.fail(path+".value_size", "%d is not a number of words", x.ValueSize)
+		c.fail(path.key("value_size"), "%d is not a number of words", x.ValueSize)
 	}
 }
 
 func isExtreme(shape string) bool { return shape == "min" || shape == "max" }
 
-func (x *Map) checkKey(c *checker, m *Manifest, path string) {
+func (x *Map) checkKey(c *checker, m *Manifest, path place) {
 	if x.Stored != nil {
 		if x.checkStored(c, m, path); x.Key == nil {
 			return
@@ -83,54 +103,54 @@ func (x *Map) checkKey(c *checker, m *Manifest, path string) {
 	}
 	isArray := x.Type == "array" || x.Type == "percpu_array"
 	if x.Type == "ringbuf" || x.Type == "perf_event_array" {
-		c.fail(path+".type", "%s cannot be the type of a script's map", x.Type)
+		c.fail(path.key("type"), "%s cannot be the type of a script's map", x.Type)
 	}
 	if isArray != (x.Key == nil) {
-		c.fail(path+".key", "a keyed map must be a hash with a key layout, a scalar an array without one")
+		c.fail(path.key("key"), "a keyed map must be a hash with a key layout, a scalar an array without one")
 		return
 	}
 	if isArray {
 		if x.KeySize != 4 {
-			c.fail(path+".key_size", "%d: the key of an array has 4 bytes", x.KeySize)
+			c.fail(path.key("key_size"), "%d: the key of an array has 4 bytes", x.KeySize)
 		}
-		c.within(path+".gens", int64(x.Gens), 1, 2)
+		c.within(path.key("gens"), int64(x.Gens), 1, 2)
 		if x.MaxEntries < x.Gens {
-			c.fail(path+".max_entries", "%d is less than the %d slots", x.MaxEntries, x.Gens)
+			c.fail(path.key("max_entries"), "%d is less than the %d slots", x.MaxEntries, x.Gens)
 		}
 		if x.Gens == 2 {
 			if g := m.Global("gen"); g == nil || x.GenOff < 0 || x.GenOff%4 != 0 || x.GenOff+4 > g.Size {
-				c.fail(path+".gen_off", "%d is not the offset of a word in the global gen", x.GenOff)
+				c.fail(path.key("gen_off"), "%d is not the offset of a word in the global gen", x.GenOff)
 			}
 		}
 		return
 	}
-	c.within(path+".gens", int64(x.Gens), 0, 1)
+	c.within(path.key("gens"), int64(x.Gens), 0, 1)
 	if x.LenKey != 0 {
 		lens := m.Map("len")
 		if lens == nil || lens.Type != "array" || lens.KeySize != 4 || lens.ValueSize != 8 || x.LenKey < 1 ||
 			x.LenKey >= lens.MaxEntries {
-			c.fail(path+".len_key", "%d is not the key of a word in the map len", x.LenKey)
+			c.fail(path.key("len_key"), "%d is not the key of a word in the map len", x.LenKey)
 		}
 	}
-	x.checkCache(c, m, path+".front")
-	x.Key.checkWhole(c, m, path+".key")
+	x.checkCache(c, m, path.key("front"))
+	x.Key.checkWhole(c, m, path.key("key"))
 	if x.Key.Size != x.KeySize && !(isNumber(x.Key.Kind) && x.KeySize == 8 && x.Key.Size < 8) {
-		c.fail(path+".key.size", "%d is not the key size %d", x.Key.Size, x.KeySize)
+		c.fail(path.key("key.size"), "%d is not the key size %d", x.Key.Size, x.KeySize)
 	}
 	if x.MaxEntries == 0 {
-		c.fail(path+".max_entries", "a hash needs at least 1")
+		c.fail(path.key("max_entries"), "a hash needs at least 1")
 	}
 }
 
 // checkCache checks a per-CPU cache, which readers parse by these numbers.
-func (x *Map) checkCache(c *checker, m *Manifest, path string) {
+func (x *Map) checkCache(c *checker, m *Manifest, path place) {
 	f := x.Cache
 	if f == nil {
 		return
 	}
-	c.within(path+".cpus", int64(f.CPUs), 1, maxEntries)
-	c.within(path+".slots", int64(f.Slots), 1, maxEntries)
-	c.within(path+".slot_size", int64(f.SlotSize), 8, maxValue)
+	c.within(path.key("cpus"), int64(f.CPUs), 1, maxEntries)
+	c.within(path.key("slots"), int64(f.Slots), 1, maxEntries)
+	c.within(path.key("slot_size"), int64(f.SlotSize), 8, maxValue)
 	g := m.Global(f.Global)
 	kind, value, key := "percpu_hash", x.ValueSize, x.KeySize
 	if x.Shape == "hist" {
@@ -140,12 +160,12 @@ func (x *Map) checkCache(c *checker, m *Manifest, path string) {
 	switch {
 	case c.err != nil:
 	case f.Enable != "" && (on == nil || on.Section != ".rodata" || on.Size != 8):
-		c.fail(path+".enable", "%q is not a constant of 8 bytes", clip(f.Enable))
+		c.fail(path.key("enable"), "%q is not a constant of 8 bytes", clip(f.Enable))
 	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
 		c.fail(path, "a %s of %s has no per-CPU cache", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
 		c.fail(
-			path+".global",
+			path.key("global"),
 			"%q is not a global with %d x %d slots of %d bytes",
 			clip(f.Global),
 			f.CPUs,
@@ -153,28 +173,28 @@ func (x *Map) checkCache(c *checker, m *Manifest, path string) {
 			f.SlotSize,
 		)
 	case f.ValueOff < 0 || value > f.SlotSize-f.ValueOff:
-		c.fail(path+".value_off", "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
+		c.fail(path.key("value_off"), "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
 	case f.KeyOff < 0 || key > f.SlotSize-f.KeyOff:
-		c.fail(path+".key_off", "a key of %d bytes at %d is not in a slot of %d", key, f.KeyOff, f.SlotSize)
+		c.fail(path.key("key_off"), "a key of %d bytes at %d is not in a slot of %d", key, f.KeyOff, f.SlotSize)
 	}
 }
 
-func (x *Map) checkValue(c *checker, m *Manifest, path string) {
-	c.within(path+".present", int64(x.Present), -1, max(-1, int64(x.ValueSize)-8))
-	c.within(path+".value_off", int64(x.ValueOff), 0, int64(x.ValueSize))
+func (x *Map) checkValue(c *checker, m *Manifest, path place) {
+	c.within(path.key("present"), int64(x.Present), -1, max(-1, int64(x.ValueSize)-8))
+	c.within(path.key("value_off"), int64(x.ValueOff), 0, int64(x.ValueSize))
 	need := valueBytes[x.Shape]
 	switch x.Shape {
 	case "plain":
 		if x.Value == nil {
-			c.fail(path+".value", "missing")
+			c.fail(path.key("value"), "missing")
 			return
 		}
-		x.Value.checkWhole(c, m, path+".value")
+		x.Value.checkWhole(c, m, path.key("value"))
 		need = x.Value.Size
 	case "min", "max":
-		c.within(path+".value_off", int64(x.ValueOff), 8, int64(x.ValueSize)) // after the word for "set"
+		c.within(path.key("value_off"), int64(x.ValueOff), 8, int64(x.ValueSize)) // after the word for "set"
 	case "hist":
-		c.within(path+".bits", int64(x.Bits), 0, 5)
+		c.within(path.key("bits"), int64(x.Bits), 0, 5)
 		if x.Bits >= 0 && x.Bits <= 5 {
 			need = 8 * HistBuckets(x.Bits)
 		}
@@ -190,7 +210,7 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 	}
 	if x.ValueOff+need > x.ValueSize {
 		c.fail(
-			path+".value_size",
+			path.key("value_size"),
 			"%[2]d bytes at offset %[3]d do not fit in %[1]d bytes",
 			x.ValueSize,
 			need,
@@ -199,15 +219,15 @@ func (x *Map) checkValue(c *checker, m *Manifest, path string) {
 	}
 }
 
-func (x *Map) checkSeries(c *checker, path string) {
-	c.within(path+".interval", x.Interval, 1, 1<<62)
-	c.within(path+".intervals", x.Intervals, 1, maxIntervals)
+func (x *Map) checkSeries(c *checker, path place) {
+	c.within(path.key("interval"), x.Interval, 1, 1<<62)
+	c.within(path.key("intervals"), x.Intervals, 1, maxIntervals)
 	if x.Agg != "" {
-		c.oneOf(path+".agg", x.Agg, seriesAggs)
+		c.oneOf(path.key("agg"), x.Agg, seriesAggs)
 	}
 	if k := x.Key; k == nil || k.Kind != "tuple" || len(k.Fields) < 1 || len(k.Fields) > 2 ||
 		k.Fields[len(k.Fields)-1].Layout.Size != 8 {
-		c.fail(path+".key", "the key of a tseries must end with the number of an interval")
+		c.fail(path.key("key"), "the key of a tseries must end with the number of an interval")
 	}
 }
 
@@ -225,11 +245,10 @@ var fixedSizes = map[string]int{
 
 // checkWhole checks the layout of a whole value, and bounds the size of its printed form, because fields may share
 // bytes.
-func (l *Layout) checkWhole(c *checker, m *Manifest, path string) {
+func (l *Layout) checkWhole(c *checker, m *Manifest, path place) {
 	l.check(c, m, path, 0)
 	if c.err == nil && l.printed() > maxPrinted {
-		c.fail(path, "the printed form of a value is larger than %d MiB", maxPrinted>>20)
-		c.size(path)
+		c.tooLarge(path, "the printed form of a value is larger than %d MiB", maxPrinted>>20)
 	}
 }
 
@@ -251,27 +270,25 @@ func (l *Layout) printed() int64 {
 }
 
 // check walks a layout.
-func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
+func (l *Layout) check(c *checker, m *Manifest, path place, depth int) {
 	if c.layouts++; c.layouts > MaxLayouts {
-		c.fail(path, "more than %d layouts", MaxLayouts)
-		c.size(path)
+		c.tooLarge(path, "more than %d layouts", MaxLayouts)
 	}
 	if c.err != nil {
 		return
 	}
 	if depth > maxDepth {
-		c.fail(path, "layouts nested too deeply (max %d)", maxDepth)
-		c.size(path)
+		c.tooLarge(path, "layouts nested too deeply (max %d)", maxDepth)
 		return
 	}
-	c.oneOf(path+".kind", l.Kind, layouts)
-	c.within(path+".size", int64(l.Size), 0, maxValue)
-	c.text(path+".name", l.Name, maxText)
-	c.text(path+".core", l.CORE, maxName)
-	c.text(path+".format", l.Format, maxText)
+	c.oneOf(path.key("kind"), l.Kind, layouts)
+	c.within(path.key("size"), int64(l.Size), 0, maxValue)
+	c.text(path.key("name"), l.Name, maxText)
+	c.text(path.key("core"), l.CORE, maxName)
+	c.text(path.key("format"), l.Format, maxText)
 	if l.FormatFrom != "" {
-		c.oneOf(path+".kind", l.Kind, loadFormats)
-		c.textParam(m, path+".format_from", l.FormatFrom)
+		c.oneOf(path.key("kind"), l.Kind, loadFormats)
+		c.textParam(m, path.key("format_from"), l.FormatFrom)
 	}
 	if c.err != nil {
 		return
@@ -279,72 +296,72 @@ func (l *Layout) check(c *checker, m *Manifest, path string, depth int) {
 	switch l.Kind {
 	case "int", "enum", "bool":
 		if l.Size != 1 && l.Size != 2 && l.Size != 4 && l.Size != 8 {
-			c.fail(path+".size", "an integer has 1, 2, 4 or 8 bytes, not %d", l.Size)
+			c.fail(path.key("size"), "an integer has 1, 2, 4 or 8 bytes, not %d", l.Size)
 		}
 		if l.IDOf != "" && (l.IDOf != "cgroup" || l.Kind != "int" || l.Size != 8) {
-			c.fail(path+".id_of", "expected the ID of a cgroup, found %d bytes of %s", l.Size, l.Kind)
+			c.fail(path.key("id_of"), "expected the ID of a cgroup, found %d bytes of %s", l.Size, l.Kind)
 		}
 	case "tuple", "record":
-		c.within(path+".fields", int64(len(l.Fields)), 0, maxFields)
+		c.within(path.key("fields"), int64(len(l.Fields)), 0, maxFields)
 		for i := range l.Fields {
-			l.Fields[i].checkIn(c, m, fmt.Sprintf("%s.fields[%d]", path, i), 0, l.Size, depth+1)
+			l.Fields[i].checkIn(c, m, path.item("fields", i), 0, l.Size, depth+1)
 			if l.Fields[i].Var {
-				c.fail(fmt.Sprintf("%s.fields[%d].var", path, i), "only events can have variable fields")
+				c.fail(path.item("fields", i).key("var"), "only events can have variable fields")
 			}
 		}
 	case "array":
 		l.checkArray(c, m, path, depth)
 	}
 	if l.Size < fixedSizes[l.Kind] {
-		c.fail(path+".size", "%s needs at least %d bytes, not %d", l.Kind, fixedSizes[l.Kind], l.Size)
+		c.fail(path.key("size"), "%s needs at least %d bytes, not %d", l.Kind, fixedSizes[l.Kind], l.Size)
 	}
 	if l.Kind == "kstack" || l.Kind == "ustack" {
-		c.within(path+".depth", int64(l.Depth), 0, maxStack)
+		c.within(path.key("depth"), int64(l.Depth), 0, maxStack)
 		l.checkStack(c, m, path)
 	}
 	if l.Kind == "timestamp" {
-		c.within(path+".clock", int64(l.Clock), 0, 3)
+		c.within(path.key("clock"), int64(l.Clock), 0, 3)
 	}
 }
 
-func (l *Layout) checkStack(c *checker, m *Manifest, path string) {
+func (l *Layout) checkStack(c *checker, m *Manifest, path place) {
 	if x := m.Map(l.Stack); x == nil || x.Shape != "stack" {
-		c.fail(path+".stack", "unknown stack map %q", clip(l.Stack))
+		c.fail(path.key("stack"), "unknown stack map %q", clip(l.Stack))
 	}
 }
 
-func (l *Layout) checkArray(c *checker, m *Manifest, path string, depth int) {
+func (l *Layout) checkArray(c *checker, m *Manifest, path place, depth int) {
 	if l.Elem == nil {
-		c.fail(path+".elem", "missing")
+		c.fail(path.key("elem"), "missing")
 		return
 	}
-	c.within(path+".count", int64(l.Count), 0, maxValue)
-	l.Elem.check(c, m, path+".elem", depth+1)
+	c.within(path.key("count"), int64(l.Count), 0, maxValue)
+	l.Elem.check(c, m, path.key("elem"), depth+1)
 	if c.err == nil && int64(l.Count)*max(1, int64(l.Elem.Size)) > int64(l.Size) {
-		c.fail(path+".size", "%[2]d elements of %[3]d bytes do not fit in %[1]d bytes", l.Size, l.Count, l.Elem.Size)
+		c.fail(path.key("size"), "%[2]d elements of %[3]d bytes do not fit in %[1]d bytes", l.Size, l.Count, l.Elem.Size)
 	}
 }
 
 // checkIn checks a field of an object of size bytes whose fields start at lo.
-func (f *Field) checkIn(c *checker, m *Manifest, path string, lo, size, depth int) {
-	c.text(path+".name", f.Name, maxName)
-	f.Layout.check(c, m, path+".layout", depth)
+func (f *Field) checkIn(c *checker, m *Manifest, path place, lo, size, depth int) {
+	c.text(path.key("name"), f.Name, maxName)
+	f.Layout.check(c, m, path.key("layout"), depth)
 	need := f.Layout.Size
 	if f.BitSize != 0 || f.BitOff != 0 {
 		if !isNumber(f.Layout.Kind) {
-			c.fail(path+".bit_size", "a %s is not a bitfield", clip(f.Layout.Kind))
+			c.fail(path.key("bit_size"), "a %s is not a bitfield", clip(f.Layout.Kind))
 		}
-		c.within(path+".bit_off", int64(f.BitOff), 0, 63)
-		c.within(path+".bit_size", int64(f.BitSize), 1, int64(8*min(need, 8)-f.BitOff))
+		c.within(path.key("bit_off"), int64(f.BitOff), 0, 63)
+		c.within(path.key("bit_size"), int64(f.BitSize), 1, int64(8*min(need, 8)-f.BitOff))
 	}
 	if f.Var {
 		need = 4
 		if f.Layout.Kind != "string" && f.Layout.Kind != "buffer" {
-			c.fail(path+".var", "a %s cannot have a variable length", clip(f.Layout.Kind))
+			c.fail(path.key("var"), "a %s cannot have a variable length", clip(f.Layout.Kind))
 		}
 	}
 	if f.Off < lo || f.Off > size || need > size-f.Off {
-		c.fail(path+".off", "%d bytes at offset %d are outside the range %d to %d", need, f.Off, lo, size)
+		c.fail(path.key("off"), "%d bytes at offset %d are outside the range %d to %d", need, f.Off, lo, size)
 	}
 }
 
@@ -365,43 +382,42 @@ var argKinds = map[string]struct {
 }
 
 func (e *Event) check(c *checker, m *Manifest, i int) {
-	path := fmt.Sprintf("events[%d]", i)
+	path := whole.item("events", i)
 	if e.ID != i {
-		c.fail(path+".id", "%d is not the event's index %d", e.ID, i)
+		c.fail(path.key("id"), "%d is not the event's index %d", e.ID, i)
 	}
-	c.oneOf(path+".kind", e.Kind, eventKinds)
-	c.within(path+".size", int64(e.Size), 8, maxRecord)
-	c.text(path+".format", e.Format, maxText)
+	c.oneOf(path.key("kind"), e.Kind, eventKinds)
+	c.within(path.key("size"), int64(e.Size), 8, maxRecord)
+	c.text(path.key("format"), e.Format, maxText)
 	if e.FormatFrom != "" {
-		c.oneOf(path+".kind", e.Kind, eventFormats)
-		c.textParam(m, path+".format_from", e.FormatFrom)
+		c.oneOf(path.key("kind"), e.Kind, eventFormats)
+		c.textParam(m, path.key("format_from"), e.FormatFrom)
 	}
-	c.text(path+".map", e.Map, maxName)
-	c.pos(path+".pos", &e.Pos)
-	c.chain(path+".chain", e.Chain)
+	c.text(path.key("map"), e.Map, maxName)
+	c.pos(path.key("pos"), &e.Pos)
+	c.chain(path.key("chain"), e.Chain)
 	want := argKinds[e.Kind]
-	c.within(path+".fields", int64(len(e.Fields)), int64(want.min), int64(want.max))
+	c.within(path.key("fields"), int64(len(e.Fields)), int64(want.min), int64(want.max))
 	if c.err != nil {
 		return
 	}
 	for j := range e.Fields {
-		f, fp := &e.Fields[j], fmt.Sprintf("%s.fields[%d]", path, j)
+		f, fp := &e.Fields[j], path.item("fields", j)
 		f.checkIn(c, m, fp, 8, e.Size, 0)
-		if c.err == nil && f.Layout.printed() > maxPrinted {
-			c.fail(fp, "the printed form of a value is larger than %d MiB", maxPrinted>>20)
-			c.size(fp)
+		if c.err == nil && f.Layout.printed() > maxShown {
+			c.tooLarge(fp, "the printed form of a value is larger than %d MiB", maxShown>>20)
 		}
 		if f.Var && !e.Tail {
-			c.fail(fp+".var", "the event has no tail")
+			c.fail(fp.key("var"), "the event has no tail")
 		}
 		if want.ints && f.Layout.Kind != "int" {
-			c.fail(fp+".layout.kind", "%s expects an int", e.Kind)
+			c.fail(fp.key("layout.kind"), "%s expects an int", e.Kind)
 		}
 	}
 	switch e.Kind {
 	case "print_map", "clear", "zero":
 		if x := m.Map(e.Map); x == nil || x.Shape == "intern" || x.Shape == "stack" {
-			c.fail(path+".map", "the script has no map %q", clip(e.Map))
+			c.fail(path.key("map"), "the script has no map %q", clip(e.Map))
 		}
 	}
 }

@@ -3,7 +3,9 @@
 // Package merge combines the results of runs of one object on many hosts: the maps that btrun wrote with -f json2
 // become maps as from a single host.
 //
-// It takes streams of lines and returns maps. count, sum, avg, stats, min, max, hist, lhist and tseries are exact:
+// It takes streams of lines, which may be those of hosts that lie, and returns maps. A line that no run of the object
+// writes is an error, time and memory are in proportion to the input, and a stream is merged as a whole or not at all.
+// count, sum, avg, stats, min, max, hist, lhist and tseries are exact:
 // all hosts have the same buckets, and intervals of wall-clock time. If a stream has several snapshots of a map, the
 // last one is used. Memory use depends on the number of keys, not of hosts.
 package merge
@@ -11,18 +13,20 @@ package merge
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidwall/gjson"
 
 	"btc/internal/manifest"
+	"btc/loader/format"
 	"btc/loader/render"
 )
 
@@ -44,6 +48,8 @@ type Runs struct {
 	object string // SHA-256
 	first  string // the stream where object was found
 	hosts  map[string]bool
+	// huge means that counts are so large that adding them to others may overflow.
+	huge bool
 }
 
 // Stream collects the lines of one run and keeps the last line of each map.
@@ -51,8 +57,11 @@ type Stream struct {
 	Name string // name in errors, and the host of lines without one
 	// Host overrides the host named in the lines, and Object the hash of the object; "" keeps those of the lines.
 	Host, Object string
+	// Want is what the object's runs can report; nil if that is not known.
+	Want *Want
 
 	last map[string][]byte // the last line of each map
+	size int               // of these lines, in bytes
 	// detached describes, for each probe that the budget detached, what its data covers.
 	detached []string
 }
@@ -60,15 +69,24 @@ type Stream struct {
 // Map is a merged map. Its description is as in a manifest, with the parts of keys as written in JSON.
 type Map struct {
 	manifest.Map
-	elems map[string]*element // by key: the JSON of its parts, "" for a scalar
+	elems  map[string]*element // by key: the JSON of its parts, "" for a scalar
+	parts  int                 // of each key in the lines
+	huge   bool                // see Runs
+	scaled bool                // print() has divided the values
 }
 
 // element is a value; which fields are used is as in render.Element.
 type element struct {
 	value, count uint64
-	buckets      []uint64
-	points       map[int64]render.Point // by start, ns
-	raw          string                 // plain: the JSON
+	buckets      []bucket       // those that are not empty, in order
+	points       []render.Point // in order
+	raw          string         // plain: the JSON
+}
+
+// bucket is a bucket of a histogram.
+type bucket struct {
+	i int32
+	n uint64
 }
 
 // Hosts returns the number of hosts with runs.
@@ -80,24 +98,47 @@ var ErrNotJSON2 = errors.New("not the output of btrun -f json2")
 // Read merges a stream. name identifies it in errors and is the host of lines without one. cut reports whether the
 // stream ends within a line, as after a run that was killed; the lines before it are used.
 func (r *Runs) Read(name string, in io.Reader) (cut bool, err error) {
-	s := &Stream{Name: name}
+	s, cut, err := read(name, in)
+	if err == nil {
+		err = r.Fold(s)
+	}
+	return cut, err
+}
+
+// Read is like that of Runs.
+func (c *Set) Read(index int, name string, in io.Reader) (cut bool, err error) {
+	s, cut, err := read(name, in)
+	if err == nil {
+		err = c.Fold(index, s)
+	}
+	return cut, err
+}
+
+func read(name string, in io.Reader) (s *Stream, cut bool, err error) {
+	s = &Stream{Name: name}
 	n := 0
-	cut, err = Lines(bufio.NewReaderSize(in, 1<<20), func(line []byte) error {
+	cut, err = Lines(in, s.Want.MaxLine, func(line []byte) error {
 		n++
 		return s.Line(line)
 	})
 	if err != nil {
-		return false, fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
+		return nil, false, fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
 	}
-	return cut, r.Fold(s)
+	return s, cut, nil
 }
 
-// Lines calls do for each line of a stream, which is valid until do returns. cut reports that the
-// stream ends within a line, which is dropped if it is not JSON.
-func Lines(in io.Reader, do func(line []byte) error) (cut bool, err error) {
+// Lines calls do for each line of a stream, which is valid until do returns, and safe to parse if it
+// is JSON. A line of more than limit() bytes is an error. cut reports that the stream ends within a
+// line, which is dropped if it is not JSON.
+func Lines(in io.Reader, limit func() int, do func(line []byte) error) (cut bool, err error) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	for {
-		line, err := readLine(b)
+		line, err := readLine(b, limit())
+		if err == nil || err == io.EOF {
+			if e := checkLine(line); e != nil {
+				return false, e
+			}
+		}
 		switch {
 		case err == io.EOF && len(line) > 0 && !gjson.ValidBytes(line):
 			return true, nil
@@ -113,18 +154,17 @@ func Lines(in io.Reader, do func(line []byte) error) (cut bool, err error) {
 	}
 }
 
-// readLine reads a line of any length up to maxLine; the result is valid until the next one.
-func readLine(b *bufio.Reader) ([]byte, error) {
+// readLine reads a line of at most limit bytes; the result is valid until the next one.
+func readLine(b *bufio.Reader, limit int) ([]byte, error) {
 	line, err := b.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
 		return line, err
 	}
 	long := slices.Clone(line)
 	for err == bufio.ErrBufferFull {
-		if len(long) > maxLine {
-			return nil, fmt.Errorf("a line of more than %d MiB", maxLine>>20)
+		if line, err = b.ReadSlice('\n'); len(long)+len(line) > limit {
+			return nil, fmt.Errorf("a line of more than %d MiB", limit>>20)
 		}
-		line, err = b.ReadSlice('\n')
 		long = append(long, line...)
 	}
 	return long, err
@@ -158,112 +198,133 @@ func (s *Stream) Line(line []byte) error {
 	}
 	if kind == "detached" {
 		x := gjson.ParseBytes(line)
+		if len(s.detached) == maxDetached {
+			return fmt.Errorf("the budget has detached more than %d probes", maxDetached)
+		}
 		s.detached = append(s.detached, fmt.Sprintf(
-			"the budget detached %q: its data covers the first %.1f s",
+			"the budget detached %.200q: its data covers the first %.1f s",
 			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9,
 		))
 	}
-	if kind == "map" && !asked {
-		if s.last == nil {
-			s.last = map[string][]byte{}
-		}
-		s.last[name] = append(s.last[name][:0], line...)
+	if kind != "map" {
+		return nil
 	}
+	if s.Want != nil {
+		h, err := parseHead(gjson.ParseBytes(line))
+		if err == nil {
+			err = s.Want.check(&h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if asked {
+		return nil
+	}
+	if s.last == nil {
+		s.last = map[string][]byte{}
+	}
+	old, have := s.last[name]
+	if s.size += len(line) - len(old); s.size > s.Want.Room() || !have && len(s.last) == maxMaps {
+		return fmt.Errorf("its maps take more than the %d MiB that the object allows", s.Want.Room()>>20)
+	}
+	if cap(old) > 2*len(line) {
+		old = nil
+	}
+	s.last[name] = append(old[:0], line...)
 	return nil
 }
+
+// maxDetached bounds the probes that a run names as detached; an object has at most so many.
+const maxDetached = 4096
 
 // Maps returns the number of maps that the run printed by itself.
 func (s *Stream) Maps() int { return len(s.last) }
 
-// Fold adds the maps of a run whose lines were read.
+// Fold adds the maps of a run whose lines were read, or none of them.
 func (r *Runs) Fold(s *Stream) error {
-	if r.maps == nil {
-		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
+	x, err := s.runs(r.ByHost)
+	if err != nil {
+		return err
 	}
+	return r.Add(x)
+}
+
+// Check returns an error for the line of print() of a map, which is valid JSON, that no run of the object writes. It
+// is not part of a report, so a map that the object does not have is only checked for itself.
+func (s *Stream) Check(line []byte) error {
+	x := Stream{Name: s.Name, Host: s.Host, Object: s.Object, Want: s.Want}
+	if x.Want != nil && x.Want.maps[gjson.GetBytes(line, "name").Str] == nil {
+		x.Want = nil
+	}
+	r := &Runs{maps: map[string]*Map{}, hosts: map[string]bool{}}
+	return r.addLine(&x, gjson.ParseBytes(line))
+}
+
+// runs returns the maps of the run.
+func (s *Stream) runs(byHost bool) (*Runs, error) {
+	r := &Runs{ByHost: byHost, maps: map[string]*Map{}, hosts: map[string]bool{}}
 	if len(s.last) == 0 {
-		return fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", s.Name, ErrNotJSON2)
+		return nil, fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", s.Name, ErrNotJSON2)
 	}
 	for _, text := range s.detached {
 		r.Partial = append(r.Partial, s.Name+": "+text)
 	}
 	for name, line := range s.last {
-		if !gjson.ValidBytes(line) {
-			return fmt.Errorf("%s: map %s: %w", s.Name, name, ErrNotJSON2)
+		err := ErrNotJSON2
+		if gjson.ValidBytes(line) {
+			err = r.addLine(s, gjson.ParseBytes(line))
 		}
-		if err := r.addLine(s, gjson.ParseBytes(line)); err != nil {
-			return fmt.Errorf("%s: map %s: %w", s.Name, name, err)
+		if err == nil && len(r.hosts) > 1 {
+			err = errors.New("its lines are of several hosts")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: map %.64s: %w", s.Name, name, err)
 		}
 	}
-	return nil
+	return r, nil
 }
 
 func (r *Runs) addLine(s *Stream, line gjson.Result) error {
-	// Strings that are kept are cloned, because they share the line's memory.
-	m := &Map{elems: map[string]*element{}}
-	object, host := "", ""
-	var entries gjson.Result
-	line.ForEach(func(key, value gjson.Result) bool {
-		switch key.Str {
-		case "name":
-			m.Name = strings.Clone(value.String())
-		case "shape":
-			m.Shape = strings.Clone(value.String())
-		case "object":
-			object = strings.Clone(value.String())
-		case "host":
-			host = strings.Clone(value.String())
-		case "signed":
-			m.Value = &manifest.Layout{Kind: "int", Size: 8, Signed: value.Bool()}
-		case "bits":
-			m.Bits = int(value.Int())
-		case "min":
-			m.Min = value.Int()
-		case "max":
-			m.Max = value.Int()
-		case "step":
-			m.Step = value.Int()
-		case "interval":
-			m.Interval = value.Int()
-		case "intervals":
-			m.Intervals = value.Int()
-		case "agg":
-			m.Agg = strings.Clone(value.String())
-		case "entries":
-			entries = value
-		}
-		return true
-	})
-	if s.Object != "" {
-		object = s.Object
-	}
-	if err := r.sameObject(s.Name, object); err != nil {
+	h, err := parseHead(line)
+	if err != nil {
 		return err
 	}
-	if host == "" {
-		host = s.Name
+	m, ahead := h.m, maxAheadRecorded
+	m.scaled = h.asked
+	if s.Object != "" {
+		h.object = s.Object
+	}
+	if err := r.sameObject(s.Name, h.object); err != nil {
+		return err
+	}
+	if h.host == "" {
+		h.host = s.Name
 	}
 	if s.Host != "" {
-		host = s.Host
-	}
-	r.hosts[host] = true
-	if m.Value == nil {
-		m.Value = &manifest.Layout{Kind: "int", Size: 8}
+		h.host = s.Host
 	}
 	if err := m.check(); err != nil {
 		return err
 	}
-	have := r.maps[m.Name]
-	if have == nil {
-		have = m
-		r.maps[m.Name] = m
-	} else if err := have.same(m); err != nil {
-		return err
+	var w *wanted
+	if s.Want != nil {
+		if err := s.Want.check(&h); err != nil {
+			return err
+		}
+		w, ahead = s.Want.maps[m.Name], maxAhead
 	}
 	prefix := ""
 	if r.ByHost {
-		prefix = strconv.Quote(strings.ToValidUTF8(host, "\uFFFD"))
+		prefix = string(format.AppendQuoted(nil, []byte(h.host)))
 	}
-	return have.addEntries(entries, prefix)
+	if err := m.addEntries(h.entries, prefix, w, time.Now().Add(ahead)); err != nil {
+		return err
+	}
+	r.hosts[h.host] = true
+	r.huge = r.huge || m.huge
+	r.maps[m.Name] = m
+	return nil
 }
 
 // sameObject returns an error for a run of another object.
@@ -274,232 +335,20 @@ func (r *Runs) sameObject(stream, object string) error {
 	case r.object == "":
 		r.object, r.first = object, stream
 	case r.object != object:
-		return fmt.Errorf(
-			"it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged",
-			object,
-			r.first,
-			r.object,
-		)
+		return r.otherObject(object)
 	}
 	return nil
 }
 
-// check returns an error for an invalid description.
-func (m *Map) check() error {
-	switch m.Shape {
-	case "count", "sum", "avg", "stats", "min", "max", "plain":
-		return nil
-	case "hist":
-		if m.Bits >= 0 && m.Bits <= 5 {
-			return nil
-		}
-	case "lhist":
-		if manifest.LhistBuckets(m.Min, m.Max, m.Step) > 0 {
-			return nil
-		}
-	case "tseries":
-		if m.Interval > 0 && m.Intervals > 0 && m.Intervals <= 1<<20 && m.Interval <= math.MaxInt64/m.Intervals {
-			return nil
-		}
-	}
-	return fmt.Errorf("no map has the shape %q with these bounds", m.Shape)
-}
-
-// same returns an error if the description differs.
-func (m *Map) same(x *Map) error {
-	a, b := m.Map, x.Map
-	if a.Shape != b.Shape || a.Bits != b.Bits || a.Min != b.Min || a.Max != b.Max || a.Step != b.Step ||
-		a.Interval != b.Interval || a.Agg != b.Agg || a.Value.Signed != b.Value.Signed {
-		return errors.New("its description differs from that of the other runs")
-	}
-	return nil
+func (r *Runs) otherObject(object string) error {
+	return fmt.Errorf(
+		"it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged", object, r.first, r.object,
+	)
 }
 
 // Merges reports whether values of several hosts can be combined: assigned values cannot.
 func (m *Map) Merges() bool {
 	return m.Shape != "plain" && (m.Shape != "tseries" || m.Agg != "")
-}
-
-// addEntries adds the entries of a line; prefix is the first part of each key, or "".
-func (m *Map) addEntries(entries gjson.Result, prefix string) (err error) {
-	if !entries.IsArray() {
-		return errors.New("it has no entries")
-	}
-	var key []byte
-	entries.ForEach(func(_, entry gjson.Result) bool {
-		var rawKey string
-		var value gjson.Result
-		entry.ForEach(func(name, v gjson.Result) bool {
-			switch name.Str {
-			case "key":
-				rawKey = v.Raw
-			case "value":
-				value = v
-			}
-			return true
-		})
-		if !value.Exists() {
-			err = errors.New("an entry has no value")
-			return false
-		}
-		key = appendKey(key[:0], prefix, rawKey)
-		el := m.elems[string(key)]
-		if el == nil {
-			el = &element{}
-			if err = m.parse(el, value); err != nil {
-				return false
-			}
-			m.elems[string(key)] = el
-			return true
-		}
-		var more element
-		if err = m.parse(&more, value); err != nil {
-			return false
-		}
-		if m.Merges() || prefix == "" {
-			m.join(el, &more)
-		} else {
-			*el = more // two runs of one host: the later one
-		}
-		return true
-	})
-	return err
-}
-
-// appendKey makes a key of the JSON of its parts: an object, such as a stack or an address with its symbol, is
-// identified by its text, which is the same on all hosts.
-func appendKey(dst []byte, prefix, raw string) []byte {
-	if prefix == "" && raw == "" {
-		return dst
-	}
-	dst = append(dst, '[')
-	dst = append(dst, prefix...)
-	if raw == "" {
-		return append(dst, ']')
-	}
-	if prefix != "" {
-		dst = append(dst, ',')
-	}
-	if !strings.Contains(raw, "{") {
-		return append(dst, raw[1:]...)
-	}
-	n := 0
-	gjson.Parse(raw).ForEach(func(_, part gjson.Result) bool {
-		if n++; n > 1 {
-			dst = append(dst, ',')
-		}
-		if text := part.Get("text"); part.IsObject() && text.Exists() && !part.Get("truncated").Exists() {
-			dst = append(dst, text.Raw...)
-		} else {
-			dst = append(dst, part.Raw...)
-		}
-		return true
-	})
-	return append(dst, ']')
-}
-
-// number reads an integer of up to 64 bits.
-func number(v gjson.Result) (uint64, error) {
-	if strings.HasPrefix(v.Raw, "-") {
-		n, err := strconv.ParseInt(v.Raw, 10, 64)
-		return uint64(n), err
-	}
-	return strconv.ParseUint(v.Raw, 10, 64)
-}
-
-// parse reads a value of the map's shape.
-func (m *Map) parse(el *element, v gjson.Result) (err error) {
-	fail := func(e error) {
-		if err == nil && e != nil {
-			err = fmt.Errorf("a value of %s: %w", m.Shape, e)
-		}
-	}
-	get := func(v gjson.Result, to *uint64) {
-		n, e := number(v)
-		*to = n
-		fail(e)
-	}
-	switch m.Shape {
-	case "plain":
-		el.raw = strings.Clone(v.Raw)
-	case "avg", "stats":
-		get(v.Get("count"), &el.count)
-		get(v.Get("total"), &el.value)
-	case "hist", "lhist":
-		if !v.IsArray() {
-			return fmt.Errorf("a value of %s is not a list", m.Shape)
-		}
-		v.ForEach(func(_, bucket gjson.Result) bool {
-			var low gjson.Result
-			n := uint64(0)
-			bucket.ForEach(func(name, x gjson.Result) bool {
-				switch name.Str {
-				case "min":
-					low = x
-				case "count":
-					get(x, &n)
-				}
-				return true
-			})
-			i, e := m.bucket(low)
-			fail(e)
-			if err != nil {
-				return false
-			}
-			if i >= len(el.buckets) {
-				el.buckets = append(el.buckets, make([]uint64, i+1-len(el.buckets))...)
-			}
-			el.buckets[i] += n
-			el.count += n
-			return true
-		})
-	case "tseries":
-		if !v.IsArray() {
-			return errors.New("a value of tseries is not a list")
-		}
-		el.points = map[int64]render.Point{}
-		v.ForEach(func(_, x gjson.Result) bool {
-			if x.Get("value").Type == gjson.Null {
-				return true
-			}
-			p := render.Point{Set: true}
-			start, e := time.Parse(time.RFC3339Nano, x.Get("start").String())
-			fail(e)
-			p.Start = start
-			get(x.Get("value"), &p.Value)
-			p.Total = p.Value
-			if m.Agg == "avg" {
-				get(x.Get("total"), &p.Total)
-				get(x.Get("count"), &p.Meta)
-			}
-			el.points[start.UnixNano()] = p
-			return err == nil
-		})
-	default:
-		get(v, &el.value)
-	}
-	return err
-}
-
-// bucket returns the index of the bucket with a lower bound; the first bucket has none.
-func (m *Map) bucket(low gjson.Result) (int, error) {
-	if !low.Exists() {
-		return 0, nil
-	}
-	n, err := number(low)
-	if err != nil {
-		return 0, err
-	}
-	if m.Shape == "lhist" {
-		past := int64(n) - m.Min
-		if i := past/m.Step + 1; past >= 0 && past%m.Step == 0 &&
-			i < int64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
-			return int(i), nil
-		}
-	} else if i := manifest.HistBucket(m.Bits, n); i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {
-		return i, nil
-	}
-	return 0, fmt.Errorf("no bucket begins at %s", low.Raw)
 }
 
 // join adds b to a.
@@ -508,25 +357,37 @@ func (m *Map) join(a, b *element) {
 	case "min", "max":
 		a.value = m.extreme(a.value, b.value, m.Shape)
 	case "hist", "lhist":
-		if len(b.buckets) > len(a.buckets) {
-			a.buckets = append(a.buckets, make([]uint64, len(b.buckets)-len(a.buckets))...)
-		}
-		for i, n := range b.buckets {
-			a.buckets[i] += n
-		}
+		a.buckets = joined(a.buckets, b.buckets, func(x bucket) uint64 { return uint64(x.i) }, func(x, y bucket) bucket {
+			x.n += y.n
+			return x
+		})
 		a.count += b.count
 	case "tseries":
-		for at, p := range b.points {
-			if have, ok := a.points[at]; ok {
-				p = m.joinPoints(have, p)
-			}
-			a.points[at] = p
-		}
+		a.points = joined(a.points, b.points, func(p render.Point) uint64 { return p.N }, m.joinPoints)
 	case "plain":
 	default:
 		a.value += b.value
 		a.count += b.count
 	}
+}
+
+// joined merges two ordered lists; join combines elements with equal keys.
+func joined[T any](a, b []T, key func(T) uint64, join func(a, b T) T) []T {
+	if len(a) == 0 {
+		return b
+	}
+	out := make([]T, 0, max(len(a), len(b)))
+	for len(a) > 0 && len(b) > 0 {
+		switch x, y := key(a[0]), key(b[0]); {
+		case x < y:
+			out, a = append(out, a[0]), a[1:]
+		case x > y:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out, a, b = append(out, join(a[0], b[0])), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
 }
 
 func (m *Map) joinPoints(a, b render.Point) render.Point {
@@ -557,7 +418,7 @@ func (m *Map) extreme(a, b uint64, which string) uint64 {
 	return b
 }
 
-// Add merges other runs into r; o must not be used afterwards.
+// Add merges other runs into r, or none of them; o must not be used afterwards.
 func (r *Runs) Add(o *Runs) error {
 	if o.object == "" {
 		return nil
@@ -565,12 +426,14 @@ func (r *Runs) Add(o *Runs) error {
 	if r.maps == nil {
 		r.maps, r.hosts = map[string]*Map{}, map[string]bool{}
 	}
-	if err := r.sameObject(o.first, o.object); err != nil {
-		return fmt.Errorf("%s: %w", o.first, err)
+	if err := r.fits(o); err != nil {
+		return err
 	}
+	r.object, r.first = o.object, cmp.Or(r.first, o.first)
 	for h := range o.hosts {
 		r.hosts[h] = true
 	}
+	r.huge = r.huge || o.huge
 	r.Partial = append(r.Partial, o.Partial...)
 	for name, x := range o.maps {
 		m := r.maps[name]
@@ -578,16 +441,154 @@ func (r *Runs) Add(o *Runs) error {
 			r.maps[name] = x
 			continue
 		}
-		if err := m.same(x); err != nil {
-			return fmt.Errorf("%s: map %s: %w", o.first, name, err)
+		if len(m.elems) == 0 {
+			m.parts = x.parts
 		}
 		for key, el := range x.elems {
 			if have := m.elems[key]; have != nil && (m.Merges() || !r.ByHost) {
 				m.join(have, el)
-			} else {
+			} else { // of two runs of one host, the later one
 				m.elems[key] = el
 			}
 		}
 	}
 	return nil
+}
+
+// fits returns an error if other runs cannot be merged into r.
+func (r *Runs) fits(o *Runs) error {
+	if r.object != "" && r.object != o.object {
+		return fmt.Errorf("%s: map %s: %w", o.first, slices.Min(slices.Collect(maps.Keys(o.maps))), r.otherObject(o.object))
+	}
+	for name, x := range o.maps {
+		m := r.maps[name]
+		switch {
+		case m == nil:
+		case differs(&m.Map, &x.Map):
+			return fmt.Errorf("%s: map %s: its description differs from that of the other runs", o.first, name)
+		case m.parts != x.parts && len(m.elems) > 0 && len(x.elems) > 0:
+			return fmt.Errorf("%s: map %s: its keys have not the number of parts of those of the other runs", o.first, name)
+		case (r.huge || o.huge) && m.overflows(x):
+			return fmt.Errorf("%s: map %s: the sum with the other runs has more than 64 bits", o.first, name)
+		}
+	}
+	return nil
+}
+
+// overflows reports whether the sum of a count and one of x has more than 64 bits.
+func (m *Map) overflows(x *Map) bool {
+	over := func(a, b uint64) bool { return a+b < a }
+	for key, b := range x.elems {
+		a := m.elems[key]
+		switch {
+		case a == nil:
+		case over(a.count, b.count), m.Shape == "count" && over(a.value, b.value):
+			return true
+		case m.Agg == "avg" && len(b.points) > 0 && len(a.points) > 0:
+			for _, p := range b.points {
+				i, found := slices.BinarySearchFunc(a.points, p.N, func(q render.Point, n uint64) int { return cmp.Compare(q.N, n) })
+				if found && over(a.points[i].Meta, p.Meta) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Set merges streams of which some may be false: those that contradict more of the others are left out. It is safe
+// for concurrent use.
+type Set struct {
+	ByHost bool
+
+	mu     sync.Mutex
+	groups map[string]*group // by description
+	late   []member          // with huge counts
+}
+
+// group are streams with the same description of the object.
+type group struct {
+	runs    *Runs
+	members []member
+}
+
+// member is a stream by its number; runs is set for those that are not merged yet.
+type member struct {
+	index int
+	name  string
+	runs  *Runs
+}
+
+// Refused is a stream that was left out.
+type Refused struct {
+	Index int
+	Err   error
+}
+
+// Fold adds a run whose lines were read.
+func (c *Set) Fold(index int, s *Stream) error {
+	x, err := s.runs(c.ByHost)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if x.huge {
+		c.late = append(c.late, member{index, s.Name, x})
+		return nil
+	}
+	id := x.description()
+	g := c.groups[id]
+	if g == nil {
+		if c.groups == nil {
+			c.groups = map[string]*group{}
+		}
+		g = &group{runs: &Runs{ByHost: c.ByHost}}
+		c.groups[id] = g
+	}
+	g.members = append(g.members, member{index: index, name: s.Name})
+	return g.runs.Add(x)
+}
+
+// description is equal for runs whose maps have the same descriptions.
+func (r *Runs) description() string {
+	id := []byte(r.object)
+	for _, name := range slices.Sorted(maps.Keys(r.maps)) {
+		m := r.maps[name]
+		id = fmt.Appendf(id, "\n%q %s", name, m.Shape)
+		if len(m.elems) > 0 {
+			id = fmt.Appendf(id, " %d", m.parts)
+		}
+		id = render.JSONBounds(id, &m.Map)
+	}
+	return string(id)
+}
+
+// Runs returns the merged runs, and the streams that are not part of them. The runs of most streams are right; of as
+// many, those of the first one.
+func (c *Set) Runs() (*Runs, []Refused) {
+	groups := slices.Collect(maps.Values(c.groups))
+	for _, g := range groups {
+		slices.SortFunc(g.members, func(a, b member) int { return cmp.Compare(a.index, b.index) })
+	}
+	slices.SortFunc(groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(len(b.members), len(a.members)), cmp.Compare(a.members[0].index, b.members[0].index))
+	})
+	slices.SortFunc(c.late, func(a, b member) int { return cmp.Compare(a.index, b.index) })
+	for _, m := range c.late {
+		groups = append(groups, &group{runs: m.runs, members: []member{m}})
+	}
+	all := &Runs{ByHost: c.ByHost}
+	var refused []Refused
+	for _, g := range groups {
+		for _, m := range g.members {
+			g.runs.first = m.name
+			if err := all.fits(g.runs); err != nil {
+				refused = append(refused, Refused{m.index, err})
+			}
+		}
+		g.runs.first = g.members[0].name
+		all.Add(g.runs) // fails if they do not fit
+	}
+	return all, refused
 }

@@ -112,14 +112,13 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 			}
 		}
 		for at := int64(100); at <= last && m.Shape == "tseries"; at++ {
-			p := render.Point{Start: time.Unix(at, 0)}
 			if x := points[at]; x != nil {
-				p.Set, p.Total, p.Meta = true, x.Total, x.Meta
-				p.Value = uint64(int64(x.Total) / int64(x.Meta))
+				x.N, x.Value = uint64(at), uint64(int64(x.Total)/int64(x.Meta))
+				el.Points = append(el.Points, *x)
 			}
-			if p.Set || len(el.Points) > 0 {
-				el.Points = append(el.Points, p)
-			}
+		}
+		if m.Shape == "tseries" {
+			el.Window(m, uint64(last), uint64(last))
 		}
 		out = append(out, el)
 	}

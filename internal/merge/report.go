@@ -4,12 +4,14 @@ package merge
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -33,30 +35,37 @@ func (r *Runs) Names() (names, left []string) {
 	return names, left
 }
 
-// byKey orders the elements of a tseries as a run does: by the bytes of their keys.
-func byKey(elems []render.Element) {
-	slices.SortFunc(elems, func(a, b render.Element) int { return bytes.Compare(a.Key, b.Key) })
-}
-
 // AppendText appends a map as btrun prints it at the end of a run.
-func (r *Runs) AppendText(dst []byte, name string) []byte {
+func (r *Runs) AppendText(dst []byte, name string) []byte { return r.Text(dst, name, whole) }
+
+func whole(dst []byte) []byte { return dst }
+
+// Text is like AppendText, for output that need not be in memory at once: full receives the text so far and returns
+// the buffer to continue with.
+func (r *Runs) Text(dst []byte, name string, full func(dst []byte) []byte) []byte {
 	m := r.maps[name]
-	d, elems := m.layout()
-	env := &format.Env{Trailer: ".."}
-	if d.Key == nil {
-		for i := range elems {
-			dst = render.Scalar(dst, env, &d, &elems[i], r.Top)
+	t := m.table()
+	if t.Key == nil {
+		for i := range t.elems {
+			dst = render.ScalarBy(dst, t.env, &t.Map, t.fill(&t.elems[i]), r.Top, full)
 		}
 		return dst
 	}
 	if m.Shape == "tseries" {
-		byKey(elems)
+		t.sortSeries()
 	}
-	return render.Keyed(dst, env, &d, elems, r.Top)
+	env, key := t.env.OneLine(), render.KeyLayout(&t.Map)
+	for _, el := range render.Ordered(&t.Map, t.elems, r.Top) {
+		dst = full(render.KeyedElement(dst, env, &t.Map, key, t.fill(&el), r.Top, full))
+	}
+	return dst
 }
 
 // AppendLine appends what print() of a map shows, from its line of json2.
 func AppendLine(dst, line []byte, top render.Top) ([]byte, error) {
+	if err := checkLine(line); err != nil {
+		return dst, err
+	}
 	if !gjson.ValidBytes(line) {
 		return dst, ErrNotJSON2
 	}
@@ -82,7 +91,13 @@ func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) 
 	elems := make([][]render.Element, len(names))
 	for i, name := range names {
 		var d manifest.Map
-		d, elems[i] = r.maps[name].layout()
+		t := r.maps[name].table()
+		for j := range t.elems {
+			el := t.fill(&t.elems[j])
+			el.Buckets = slices.Clone(el.Buckets)
+		}
+		elems[i] = t.elems
+		d = t.Map
 		if base == nil || base.Map(name) == nil {
 			m.Maps = append(m.Maps, d)
 			continue
@@ -103,17 +118,21 @@ func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) 
 
 // AppendJSON appends a map as a line of -f json2, which can be merged again.
 func (r *Runs) AppendJSON(dst []byte, name string, at time.Time) []byte {
+	return r.JSON(dst, name, at, whole)
+}
+
+// JSON is like AppendJSON, for output that need not be in memory at once, see Text.
+func (r *Runs) JSON(dst []byte, name string, at time.Time, full func(dst []byte) []byte) []byte {
 	m := r.maps[name]
 	dst = at.UTC().AppendFormat(append(dst, `{"type": "map", "time": "`...), time.RFC3339Nano)
 	dst = format.AppendQuoted(append(dst, `", "name": `...), []byte(name))
 	dst = format.AppendQuoted(append(dst, `, "shape": `...), []byte(m.Shape))
 	dst = format.AppendQuoted(append(dst, `, "object": `...), []byte(r.object))
 	dst = append(dst, `, "host": ""`...)
-	d, elems := m.layout()
-	dst = append(render.JSONBounds(dst, &d), `, "entries": [`...)
-	keys := m.keys()
-	j := &format.JSON{Env: &format.Env{}, Full: true}
-	for i, key := range keys {
+	t := m.table()
+	dst = append(render.JSONBounds(dst, &t.Map), `, "entries": [`...)
+	j := &format.JSON{Env: &format.Env{}, Full: true, Written: full}
+	for i, key := range m.keys() {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
@@ -125,9 +144,9 @@ func (r *Runs) AppendJSON(dst []byte, name string, at time.Time) []byte {
 		if m.Shape == "plain" {
 			dst = append(dst, m.elems[key].raw...)
 		} else {
-			dst = render.ValueJSON(dst, j, &d, &elems[i], 1)
+			dst = render.ValueJSON(dst, j, &t.Map, t.fill(&t.elems[i]), 1)
 		}
-		dst = append(dst, '}')
+		dst = full(append(dst, '}'))
 	}
 	return append(dst, "]}\n"...)
 }
@@ -135,146 +154,213 @@ func (r *Runs) AppendJSON(dst []byte, name string, at time.Time) []byte {
 // keys returns the keys in byte order.
 func (m *Map) keys() []string { return slices.Sorted(maps.Keys(m.elems)) }
 
-// layout returns the map as a manifest describes it, and its elements in the order of keys: a part of the keys is an
-// integer if it is one in all keys, else a string.
-func (m *Map) layout() (manifest.Map, []render.Element) {
-	d := m.Map
-	d.Present = -1
+// table is a map as package render takes it.
+type table struct {
+	manifest.Map // with a layout of the keys
+	elems        []render.Element
+	parts        []column
+	env          *format.Env
+	sparse       [][]bucket // buckets of the elements, by Element.ID
+	dense        []uint64   // buckets of the current element
+}
+
+// column is a part of all keys: an integer if it is one in all of them, else a string, as an enum whose numbers are in
+// the order of the strings. Its memory does not depend on the longest string.
+type column struct {
+	layout manifest.Layout
+	number map[string]uint64 // of each string
+}
+
+// table returns the map, with its elements in the order of keys.
+func (m *Map) table() *table {
+	t := &table{Map: m.Map, env: &format.Env{Trailer: ".."}}
+	t.Present = -1
 	keys := m.keys()
-	var parts [][]gjson.Result
 	width := 0
 	for _, key := range keys {
-		p := gjson.Parse(key).Array()
-		parts = append(parts, p)
-		width = max(width, len(p))
+		n := 0
+		if key != "" {
+			gjson.Parse(key).ForEach(func(_, _ gjson.Result) bool { n++; return true })
+		}
+		width = max(width, n)
+	}
+	cells := make([]gjson.Result, width*len(keys))
+	for i, key := range keys {
+		n := i * width
+		if key != "" {
+			gjson.Parse(key).ForEach(func(_, part gjson.Result) bool { cells[n] = part; n++; return true })
+		}
 	}
 	var fields []manifest.Field
-	size := 0
-	for i := range width {
-		l := layoutOf(parts, i)
-		fields = append(fields, manifest.Field{Off: size, Layout: l})
-		size += (l.Size + 7) &^ 7
-	}
-	if m.Shape == "plain" {
-		d.Value = new(manifest.Layout)
-		values := make([][]gjson.Result, len(keys))
-		for i, key := range keys {
-			values[i] = []gjson.Result{gjson.Parse(m.elems[key].raw)}
-		}
-		*d.Value = layoutOf(values, 0)
+	for j := range width {
+		c := newColumn(len(keys), func(i int) gjson.Result { return cells[i*width+j] })
+		t.parts = append(t.parts, c)
+		fields = append(fields, manifest.Field{Off: 8 * j, Layout: c.layout})
 	}
 	switch {
 	case width == 1:
-		d.Key = &fields[0].Layout
+		t.Key = &fields[0].Layout
 	case width > 1:
-		d.Key = &manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
+		t.Key = &manifest.Layout{Kind: "tuple", Size: 8 * width, Fields: fields}
 	}
-	if m.Shape == "tseries" && d.Key != nil { // render expects the key as the first part
-		d.Key = &manifest.Layout{
-			Kind:   "tuple",
-			Size:   size + 8,
-			Fields: []manifest.Field{{Layout: *d.Key}, {Off: size, Layout: integer}},
+	if m.Shape == "tseries" && t.Key != nil { // render expects the key as the first part
+		t.Key = &manifest.Layout{
+			Kind: "tuple", Size: 8*width + 8, Fields: []manifest.Field{{Layout: *t.Key}, {Off: 8 * width, Layout: manifest.Layout{Kind: "int", Size: 8}}},
 		}
 	}
-	elems := make([]render.Element, len(keys))
-	last := m.lastInterval()
+	var values column
+	if m.Shape == "plain" {
+		values = m.values(t, keys)
+	}
+	newest := uint64(0) // interval of all keys
+	for _, el := range m.elems {
+		if n := len(el.points); n > 0 {
+			newest = max(newest, el.points[n-1].N)
+		}
+	}
+	// A host whose clock is ahead does not make the intervals of the others too old.
+	now := newest
+	if m.Shape == "tseries" {
+		now = min(now, uint64(max(0, time.Now().UnixNano()/m.Interval)))
+	}
+	t.elems = make([]render.Element, len(keys))
+	blanks := uint64(0)
 	for i, key := range keys {
 		el := m.elems[key]
-		x := render.Element{Set: true, Value: el.value, Count: el.count, Buckets: el.buckets}
-		for j, p := range parts[i] {
-			x.Key = append(x.Key, make([]byte, fields[j].Off-len(x.Key))...)
-			x.Key = appendPart(x.Key, &fields[j].Layout, p)
+		x := render.Element{ID: i, Set: true, Value: el.value, Count: el.count, Key: make([]byte, 0, 8*width)}
+		for j := range t.parts {
+			x.Key = t.parts[j].append(x.Key, cells[i*width+j])
 		}
-		x.Key = append(x.Key, make([]byte, size-len(x.Key))...)
 		switch m.Shape {
 		case "plain":
-			x.Bytes = appendPart(nil, d.Value, gjson.Parse(el.raw))
+			x.Bytes = values.append(nil, gjson.Parse(el.raw))
 		case "tseries":
-			x.Points = m.series(el, last)
+			x.Points = slices.Clone(el.points)
+			x.Window(&t.Map, now, newest)
+		case "hist", "lhist":
+			t.sparse = append(t.sparse, el.buckets)
+			if n := len(el.buckets); n > 0 {
+				blanks += uint64(el.buckets[n-1].i-el.buckets[0].i) + 1 - uint64(n)
+			}
 		}
-		elems[i] = x
+		t.elems[i] = x
 	}
-	return d, elems
+	render.Shorten(t.elems, blanks)
+	return t
 }
 
-var integer = manifest.Layout{Kind: "int", Size: 8, Signed: true}
+// fill sets the buckets of an element, which are valid until the next call.
+func (t *table) fill(el *render.Element) *render.Element {
+	if el.ID >= len(t.sparse) || len(t.sparse[el.ID]) == 0 {
+		return el
+	}
+	all := t.sparse[el.ID]
+	n := int(all[len(all)-1].i) + 1
+	t.dense = slices.Grow(t.dense[:0], n)[:n]
+	clear(t.dense)
+	for _, b := range all {
+		t.dense[b.i] = b.n
+	}
+	el.Buckets = t.dense
+	return el
+}
 
-// layoutOf returns the layout of part i of all keys.
-func layoutOf(parts [][]gjson.Result, i int) manifest.Layout {
-	isInt, signed, longest := true, false, 0
-	for _, p := range parts {
-		if i >= len(p) {
-			continue
+// sortSeries orders the elements of a tseries as a run does: by the bytes of their keys.
+func (t *table) sortSeries() {
+	slices.SortFunc(t.elems, func(a, b render.Element) int {
+		for j := range t.parts {
+			x, y := a.Key[8*j:8*j+8], b.Key[8*j:8*j+8]
+			c := bytes.Compare(x, y)
+			if t.parts[j].number != nil {
+				c = cmp.Compare(binary.NativeEndian.Uint64(x), binary.NativeEndian.Uint64(y))
+			}
+			if c != 0 {
+				return c
+			}
 		}
-		if p[i].Type != gjson.Number {
+		return 0
+	})
+}
+
+// newColumn returns a part of n keys.
+func newColumn(n int, cell func(i int) gjson.Result) column {
+	isInt, signed := true, false
+	for i := range n {
+		switch v := cell(i); {
+		case v.Exists() && v.Type != gjson.Number:
 			isInt = false
-		} else if p[i].Raw[0] == '-' {
+		case strings.HasPrefix(v.Raw, "-"):
 			signed = true
 		}
-		longest = max(longest, len(text(p[i])))
 	}
 	if isInt {
-		return manifest.Layout{Kind: "int", Size: 8, Signed: signed}
+		return column{layout: manifest.Layout{Kind: "int", Size: 8, Signed: signed}}
 	}
-	return manifest.Layout{Kind: "string", Size: longest + 1}
+	c := column{layout: manifest.Layout{Kind: "enum", Size: 8, Enum: map[string]string{}}, number: map[string]uint64{}}
+	for i := range n {
+		c.number[text(cell(i))] = 0
+	}
+	for i, s := range slices.Sorted(maps.Keys(c.number)) {
+		c.number[s] = uint64(i)
+		c.layout.Enum[strconv.Itoa(i)] = s
+	}
+	return c
 }
 
-// appendPart appends a part of a key in its layout.
-func appendPart(dst []byte, l *manifest.Layout, p gjson.Result) []byte {
-	if l.Kind == "int" {
-		n, _ := number(p)
-		return binary.NativeEndian.AppendUint64(dst, n)
+// values returns the values of a plain map as a column. Unlike numbers, strings are not sorted by: they are those of
+// the environment of t, as names of probes.
+func (m *Map) values(t *table, keys []string) column {
+	c := newColumn(len(keys), func(i int) gjson.Result { return gjson.Parse(m.elems[keys[i]].raw) })
+	if c.number != nil {
+		names := c.layout.Enum
+		c.layout = manifest.Layout{Kind: "probe", Size: 8}
+		t.env.Probe = func(id uint64) string { return names[strconv.FormatUint(id, 10)] }
 	}
-	from := len(dst)
-	dst = append(dst, text(p)...)
-	return append(dst, make([]byte, l.Size-(len(dst)-from))...)
+	t.Value = &c.layout
+	return c
 }
 
-// text formats a value as btrun prints it.
+// append appends a part of a key.
+func (c *column) append(dst []byte, v gjson.Result) []byte {
+	n := uint64(0)
+	if c.number != nil {
+		n = c.number[text(v)]
+	} else {
+		n, _ = number(v, strings.HasPrefix(v.Raw, "-"))
+	}
+	return binary.NativeEndian.AppendUint64(dst, n)
+}
+
+// text formats a value as btrun prints it, in one line, except for a stack: a host cannot forge other lines.
 func text(p gjson.Result) string {
+	s := p.Raw
 	switch {
 	case p.Type == gjson.String:
-		return p.Str
-	case p.IsObject() && p.Get("text").Exists():
+		s = p.Str
+	case p.IsObject() && p.Get("text").Type == gjson.String:
+		s = p.Get("text").Str
 		if p.Get("truncated").Exists() {
-			return p.Get("text").String() + ".."
+			s += ".."
 		}
-		return p.Get("text").String()
 	case p.IsObject() && p.Get("base64").Exists():
-		b, err := base64.StdEncoding.DecodeString(p.Get("base64").String())
-		if err == nil {
-			return string(b)
+		if b, err := base64.StdEncoding.DecodeString(p.Get("base64").String()); err == nil {
+			s = string(b)
 		}
 	}
-	return p.Raw
-}
-
-// lastInterval returns the newest interval of all keys, as its start in ns.
-func (m *Map) lastInterval() int64 {
-	last := int64(0)
-	for _, el := range m.elems {
-		for at := range el.points {
-			last = max(last, at)
+	s, _, _ = strings.Cut(s, "\x00")
+	if strings.IndexByte(s, '\n') < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		// The frames of a stack are indented.
+		if rest := s[i+1:]; s[i] != '\n' || rest == "" || strings.HasPrefix(rest, "\n") || strings.HasPrefix(rest, "    ") || rest[0] == '\t' {
+			b.WriteByte(s[i])
+		} else {
+			b.WriteString(`\x0a`)
 		}
 	}
-	return last
-}
-
-// series lists the intervals from the element's first to the last of all keys.
-func (m *Map) series(el *element, last int64) []render.Point {
-	first := last
-	for at := range el.points {
-		if at > last-m.Interval*m.Intervals {
-			first = min(first, at)
-		}
-	}
-	var out []render.Point
-	for at := first; at <= last; at += m.Interval {
-		p := el.points[at]
-		p.Start = time.Unix(0, at)
-		out = append(out, p)
-	}
-	return out
+	return b.String()
 }
 
 // Summary describes how many runs were merged.

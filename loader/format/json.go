@@ -20,6 +20,16 @@ type JSON struct {
 	Full bool
 	// Frames returns the addresses of a stack, for Full.
 	Frames func(l *manifest.Layout, id uint64) []uint64
+	// Written receives text that need not be in memory any longer, and returns the buffer to continue with; may be nil.
+	Written func(dst []byte) []byte
+}
+
+// Pass hands over the text so far, if it need not be in memory at once.
+func (j *JSON) Pass(dst []byte) []byte {
+	if j.Written == nil {
+		return dst
+	}
+	return j.Written(dst)
 }
 
 // Append appends a value.

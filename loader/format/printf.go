@@ -129,10 +129,26 @@ func (p *piece) settle() {
 	p.decimal = plain && (p.conv == "d" || p.conv == "i" || p.conv == "u")
 }
 
-// Printf appends the format's text. Missing values print nothing.
+// MaxText bounds the text of an event, in bytes: a record of 64 KiB can have hundreds of fields that overlap.
+const MaxText = 4 << 20
+
+// Cut reports whether text from an offset is longer than MaxText, and says so at its end.
+func Cut(dst []byte, from int) ([]byte, bool) {
+	if len(dst)-from <= MaxText {
+		return dst, false
+	}
+	return append(dst, " [cut: more than 4 MiB]\n"...), true
+}
+
+// Printf appends the format's text. Missing values print nothing, and values after MaxText bytes are omitted.
 func (e *Env) Printf(dst []byte, f *Format, args []Value) []byte {
+	from := len(dst)
 	for i := range f.pieces {
 		p := &f.pieces[i]
+		if len(dst)-from > MaxText {
+			dst, _ = Cut(dst, from)
+			return dst
+		}
 		dst = append(dst, p.lit...)
 		if i >= len(args) {
 			continue

@@ -12,7 +12,7 @@ import (
 
 // json is bpftrace's JSON.
 var json = Format{Name: "json", Help: "one object per line", JSON: true, New: func(r *Run) Sink {
-	return &lines{Run: r, values: &format.JSON{Env: r.Env}, mapLine: jsonMap, message: helperErrno}
+	return &lines{Run: r, values: &format.JSON{Env: r.Env, Written: r.Out.Pass}, mapLine: jsonMap, message: helperErrno}
 }}
 
 // helperErrno returns the C library's message for a helper's error.
@@ -53,7 +53,7 @@ func jsonElements(dst []byte, j *lines, x *Map) []byte {
 			dst = append(dst, ", "...)
 		}
 		dst = format.AppendQuoted(dst, j.values.KeyText(nil, key, el.Key, true))
-		dst = render.ValueJSON(append(dst, ": "...), j.values, x.Map, &el, x.Top.Div)
+		dst = j.Out.Pass(render.ValueJSON(append(dst, ": "...), j.values, x.Map, &el, x.Top.Div))
 	}
 	return dst
 }

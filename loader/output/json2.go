@@ -20,7 +20,7 @@ const Lossless = "json2"
 // docs/json2.schema.json.
 var json2 = Format{Name: Lossless, Help: "lossless", JSON: true, New: func(r *Run) Sink {
 	return &lines{
-		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},
+		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames, Written: r.Out.Pass},
 		origin: json2Origin, arguments: json2Arguments, mapLine: json2Map,
 	}
 }}
@@ -57,9 +57,16 @@ func probesAt(m *manifest.Manifest, at manifest.Pos) []string {
 		}
 	}
 	var texts []string
+	seen := map[string]bool{} // of many programs
 	for i := range m.Programs {
-		if p := &m.Programs[i]; p.Clause == clause && !slices.Contains(texts, p.Attach.Text) {
-			texts = append(texts, p.Attach.Text)
+		p := &m.Programs[i]
+		if p.Clause != clause || seen[p.Attach.Text] || len(texts) < 8 && slices.Contains(texts, p.Attach.Text) {
+			continue
+		}
+		if texts = append(texts, p.Attach.Text); len(texts) >= 8 {
+			for _, text := range texts[len(seen):] {
+				seen[text] = true
+			}
 		}
 	}
 	return texts
@@ -73,7 +80,11 @@ func json2Arguments(dst []byte, j *format.JSON, e *event.Event) []byte {
 		return dst
 	}
 	dst = append(dst, `, "args": [`...)
+	from := len(dst)
 	for i, v := range e.Values {
+		if len(dst)-from > format.MaxText {
+			return append(dst, `], "truncated": true`...)
+		}
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
@@ -123,6 +134,7 @@ func json2Elements(dst []byte, j *lines, x *Map) []byte {
 			dst = append(j.values.Append(append(dst, '['), key), ']')
 		}
 		dst = append(render.ValueJSON(append(dst, `, "value": `...), j.values, x.Map, &el, x.Top.Div), '}')
+		dst = j.Out.Pass(dst)
 	}
 	return dst
 }

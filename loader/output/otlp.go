@@ -129,7 +129,11 @@ func (o *otlpSink) event(e *event.Event, body []byte) {
 			return dst
 		}
 		dst = append(dst, `,{"key":"btc.args","value":{"arrayValue":{"values":[`...)
+		from := len(dst)
 		for i, v := range e.Values {
+			if len(dst)-from > format.MaxText {
+				break // the body says that it is cut
+			}
 			if i > 0 {
 				dst = append(dst, ',')
 			}

@@ -276,10 +276,8 @@ func number(m *manifest.Map, el *render.Element) uint64 {
 	case "plain":
 		return format.Uint(m.Value, el.Bytes)
 	case "tseries":
-		for i := len(el.Points) - 1; i >= 0; i-- {
-			if el.Points[i].Set {
-				return el.Points[i].Value
-			}
+		if n := len(el.Points); n > 0 {
+			return el.Points[n-1].Value
 		}
 		return 0
 	}
@@ -300,7 +298,7 @@ func merge(m *manifest.Map, a, b render.Element) render.Element {
 	case "plain", "tseries":
 		sum := number(m, &a) + number(m, &b)
 		if m.Shape == "tseries" {
-			a.Points = []render.Point{{Set: true, Value: sum}}
+			a.Points = []render.Point{{Value: sum}}
 		} else {
 			// little-endian, like all supported hosts
 			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)]

@@ -53,11 +53,14 @@ func (t *text) Join(_ *event.Event, parts [][]byte, separator string) {
 
 // joined appends strings with a separator between them.
 func joined(dst []byte, env *format.Env, parts [][]byte, separator string) []byte {
+	from, full := len(dst), false
 	for i, part := range parts {
 		if i > 0 {
 			dst = append(dst, separator...)
 		}
-		dst = env.Clean(dst, part)
+		if dst, full = format.Cut(env.Clean(dst, part), from); full {
+			break
+		}
 	}
 	return dst
 }
@@ -80,13 +83,10 @@ func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
 func (t *text) Map(x *Map) {
 	switch {
 	case !x.Map.Scalar():
-		t.Out.End(render.KeyedBy(t.Out.Begin(), t.Env, x.Map, x.Elements, x.Top, func(dst []byte) []byte {
-			t.Out.End(dst)
-			return t.Out.Begin()
-		}))
+		t.Out.End(render.KeyedBy(t.Out.Begin(), t.Env, x.Map, x.Elements, x.Top, t.Out.Pass))
 	case x.unset() && (x.Event == nil || x.isBlock()):
 	default:
-		t.Out.Write(render.Scalar(nil, t.Env, x.Map, x.scalar(), x.Top))
+		t.Out.End(render.ScalarBy(t.Out.Begin(), t.Env, x.Map, x.scalar(), x.Top, t.Out.Pass))
 	}
 }
 

@@ -37,6 +37,16 @@ func (w *Writer) End(buf []byte) {
 	}
 }
 
+// Pass is called between Begin and End, in text that need not be in memory at once: it passes on a full buffer and
+// returns the one to continue with.
+func (w *Writer) Pass(buf []byte) []byte {
+	if len(buf) >= Fill {
+		w.End(buf)
+		return w.buf
+	}
+	return buf
+}
+
 // Write adds text.
 func (w *Writer) Write(text []byte) { w.End(append(w.buf, text...)) }
 

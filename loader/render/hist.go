@@ -28,7 +28,8 @@ type labels interface {
 
 // appendRows appends a row for each bucket from the first to the last that is
 // not empty; bucket 0 has no lower bound.
-func appendRows(dst []byte, l labels, buckets []uint64, div uint64) []byte {
+func appendRows(dst []byte, l labels, el *Element, div uint64, full func(dst []byte) []byte) []byte {
+	buckets := el.Buckets
 	first, last, most := -1, -1, uint64(0)
 	for i, c := range buckets {
 		if c == 0 {
@@ -44,6 +45,10 @@ func appendRows(dst []byte, l labels, buckets []uint64, div uint64) []byte {
 		return dst
 	}
 	for i := first; i <= last; i++ {
+		if n := el.gap(i); n > 0 {
+			dst = append(strconv.AppendInt(append(dst, "... "...), int64(n), 10), " empty buckets\n"...)
+			i += n
+		}
 		from := len(dst)
 		dst = appendLabel(dst, l, i)
 		dst = pad(dst, from, labelWidth, false)
@@ -58,7 +63,7 @@ func appendRows(dst []byte, l labels, buckets []uint64, div uint64) []byte {
 				dst = append(dst, '@')
 			}
 		}
-		dst = append(pad(dst, from, barWidth, false), "|\n"...)
+		dst = full(append(pad(dst, from, barWidth, false), "|\n"...))
 	}
 	return dst
 }

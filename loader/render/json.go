@@ -30,11 +30,11 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 		dst = j.Int(append(dst, `, "average": `...), divide(el.Average(isSigned), div, isSigned), isSigned)
 		return append(j.Int(append(dst, `, "total": `...), el.Value, isSigned), '}')
 	case "hist":
-		return appendBuckets(dst, j, el.Buckets, uint64(div), histBounds{m.Bits})
+		return appendBuckets(dst, j, el, uint64(div), histBounds{m.Bits})
 	case "lhist":
-		return appendBuckets(dst, j, el.Buckets, 1, lhistLabels{m})
+		return appendBuckets(dst, j, el, 1, lhistLabels{m})
 	case "tseries":
-		return seriesJSON(dst, j, m, el.Points, isSigned)
+		return seriesJSON(dst, j, m, el)
 	}
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }
@@ -54,11 +54,13 @@ func (h histBounds) value(i int) int64 { return int64(manifest.HistFirst(h.bits,
 func (h histBounds) open(int) bool { return false }
 
 // appendBuckets appends the buckets from the first to the last that is not
-// empty, with closed intervals.
-func appendBuckets(dst []byte, j *format.JSON, buckets []uint64, div uint64, b bounds) []byte {
+// empty, with closed intervals; those in long gaps are omitted (Shorten).
+func appendBuckets(dst []byte, j *format.JSON, el *Element, div uint64, b bounds) []byte {
+	buckets := el.Buckets
 	first, last := span(buckets)
 	dst = append(dst, '[')
 	for i := first; i <= last; i++ {
+		i += el.gap(i)
 		if i > first {
 			dst = append(dst, ',')
 		}
@@ -70,8 +72,21 @@ func appendBuckets(dst []byte, j *format.JSON, buckets []uint64, div uint64, b b
 			dst = append(j.Int(append(dst, `"max": `...), uint64(b.value(i+1)-1), true), ", "...)
 		}
 		dst = append(strconv.AppendUint(append(dst, `"count": `...), buckets[i]/div, 10), '}')
+		dst = j.Pass(dst)
 	}
 	return append(dst, ']')
+}
+
+// gap returns the number of empty buckets from i on that are not printed one by one.
+func (el *Element) gap(i int) int {
+	n := 0
+	for el.short && el.Buckets[i+n] == 0 { // the last one is not empty
+		n++
+	}
+	if n > shortGap {
+		return n
+	}
+	return 0
 }
 
 // span finds the first and the last non-empty bucket; 0 and -1 if all are empty.

@@ -17,13 +17,18 @@ import (
 
 // Element is an entry with the parts of all CPUs combined.
 type Element struct {
+	ID      int // free for the creator
 	Key     []byte
 	Set     bool     // false: the script never assigned it (scalars)
 	Value   uint64   // count, sum, min, max: the number; avg, stats: the total
 	Count   uint64   // avg, stats: number of values; hist, lhist: of all buckets
 	Buckets []uint64 // hist, lhist: up to the last that is not 0
 	Bytes   []byte   // plain: the object
-	Points  []Point  // tseries
+	Points  []Point  // tseries: the intervals with values, in order
+	// Last is the newest interval that a tseries shows, and Rows the number of intervals up to it, including those
+	// without values.
+	Last, Rows uint64
+	short      bool // long runs of rows without values are one row
 }
 
 func word(b []byte, off int) uint64 {

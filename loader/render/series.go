@@ -3,8 +3,10 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,14 +15,58 @@ import (
 	"btc/loader/format"
 )
 
-// Point is an interval of a tseries.
+// Point is an interval of a tseries that has values.
 type Point struct {
-	Start time.Time
-	Set   bool // the interval has values
+	N     uint64 // number of the interval since the epoch
 	Value uint64
 	// For avg, the total and the count of the values; for the last value, its time (ns of the boot clock). Merging
 	// two runs needs them.
 	Total, Meta uint64
+}
+
+// Start returns when interval n of a tseries begins.
+func Start(m *manifest.Map, n uint64) time.Time { return time.Unix(0, int64(n*uint64(m.Interval))) }
+
+// maxBlanks is the maximum number of rows without values that a map is printed with. A map with more of them, such as
+// a tseries of a million intervals with a few values each, has one row for each run of more than shortGap blanks.
+const (
+	maxBlanks = 100_000
+	shortGap  = 3
+)
+
+// Shorten decides whether the blank rows of a map's elements are printed one by one; blanks is their number besides
+// those of tseries.
+func Shorten(elems []Element, blanks uint64) {
+	for i := range elems {
+		if n := elems[i].Rows - uint64(len(elems[i].Points)); elems[i].Rows > 0 {
+			blanks += min(n, maxBlanks+1)
+		}
+	}
+	for i := range elems {
+		elems[i].short = blanks > maxBlanks
+	}
+}
+
+// eachRow calls point for the intervals of an element in order, with nil for one without values, or gap for a run of
+// them.
+func (el *Element) eachRow(point func(n uint64, p *Point), gap func(n uint64)) {
+	at := el.Last - el.Rows + 1
+	blanks := func(n uint64) {
+		if el.short && n > shortGap {
+			gap(n)
+			return
+		}
+		for i := range n {
+			point(at+i, nil)
+		}
+	}
+	for i := range el.Points {
+		p := &el.Points[i]
+		blanks(p.N - at)
+		point(p.N, p)
+		at = p.N + 1
+	}
+	blanks(el.Last - at + 1)
 }
 
 // seriesPart is a CPU's part of an element of a tseries: {value, meta, interval}.
@@ -51,8 +97,14 @@ func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	slices.Sort(keys)
 	var out []Element
 	for _, k := range keys {
-		out = append(out, Element{Key: []byte(k), Set: true, Points: points(m, byKey[k], last)})
+		el := Element{Key: []byte(k), Set: true}
+		for n, part := range byKey[k] {
+			el.Points = append(el.Points, part.point(m, n))
+		}
+		el.Window(m, last, last)
+		out = append(out, el)
 	}
+	Shorten(out, 0)
 	return out
 }
 
@@ -73,8 +125,8 @@ func latest(m *manifest.Map, values [][]byte) seriesPart {
 }
 
 // point returns the value of an interval's combined parts.
-func (p seriesPart) point(m *manifest.Map) Point {
-	out := Point{Set: true, Value: p.value, Total: p.value, Meta: p.meta}
+func (p seriesPart) point(m *manifest.Map, n uint64) Point {
+	out := Point{N: n, Value: p.value, Total: p.value, Meta: p.meta}
 	if m.Agg == "avg" && p.meta != 0 {
 		el := Element{Value: p.value, Count: p.meta}
 		out.Value = el.Average(signed(m))
@@ -104,28 +156,20 @@ func together(m *manifest.Map, a, b seriesPart) seriesPart {
 	return a
 }
 
-// points lists the intervals of a key; last is the newest interval of all keys.
-func points(m *manifest.Map, values map[uint64]seriesPart, last uint64) []Point {
-	from := last - uint64(m.Intervals) + 1
+// Window orders the points of an element and drops those that are no longer kept at the interval newest, which is
+// normally last, the newest one of all keys. The rows are from the first point, or the last interval, to last.
+func (el *Element) Window(m *manifest.Map, newest, last uint64) {
+	from := newest - uint64(m.Intervals) + 1
+	el.Points = slices.DeleteFunc(el.Points, func(p Point) bool { return p.N < from })
+	slices.SortFunc(el.Points, func(a, b Point) int { return cmp.Compare(a.N, b.N) })
 	first := last
-	for interval := range values {
-		if interval >= from {
-			first = min(first, interval)
-		}
+	if len(el.Points) > 0 {
+		first = el.Points[0].N
 	}
-	if first = max(from, first); first > last {
-		return nil
+	el.Last, el.Rows = last, 0
+	if max(from, first) <= last {
+		el.Rows = last - first + 1
 	}
-	out := make([]Point, 0, last-first+1)
-	for n := range last - first + 1 { // last may be the largest number
-		var p Point
-		if part, ok := values[first+n]; ok {
-			p = part.point(m)
-		}
-		p.Start = time.Unix(0, int64((first+n)*uint64(m.Interval)))
-		out = append(out, p)
-	}
-	return out
 }
 
 // Widths of the graph of a tseries.
@@ -136,15 +180,16 @@ const (
 
 // appendSeries appends a graph with a row for each interval, without the last
 // line's end.
-func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
-	if len(pts) == 0 {
+func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte) []byte) []byte {
+	if el.Rows == 0 {
 		return append(dst, "<no data>"...)
 	}
-	lo, hi, any := extent(pts, isSigned)
+	isSigned := signed(m)
+	lo, hi, any := extent(el.Points, isSigned)
 	if any && lo == hi {
 		lo, hi = widen(lo, hi, isSigned)
 	}
-	unit, digits := seriesUnit(pts)
+	unit, digits := seriesUnit(m, el)
 	head := "hh:mm:ss"
 	width := len(head)
 	if unit != "" {
@@ -169,16 +214,20 @@ func appendSeries(dst []byte, pts []Point, isSigned bool) []byte {
 	if isSigned && int64(lo) < 0 && int64(hi) > 0 {
 		zero = column(graphWidth, lo, lo-hi) // past the border if hi is close to 0: no line
 	}
-	for i := range pts {
-		dst = appendPoint(dst, &pts[i], lo, hi, zero, digits, isSigned)
-	}
+	el.eachRow(
+		func(n uint64, p *Point) { dst = full(appendPoint(dst, Start(m, n), p, lo, hi, zero, digits, isSigned)) },
+		func(n uint64) {
+			dst = append(append(dst, strings.Repeat(" ", width+1)...), "... "...)
+			dst = append(strconv.AppendUint(dst, n, 10), " intervals without values\n"...)
+		},
+	)
 	dst = append(dst, strings.Repeat(" ", width+1)...)
 	dst = append(append(append(dst, 'v'), line...), "v\n"...)
 	return append(dst, axis...)
 }
 
-func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
-	local := p.Start.Local()
+func appendPoint(dst []byte, start time.Time, p *Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
+	local := start.Local()
 	dst = local.AppendFormat(dst, "15:04:05")
 	if digits > 0 {
 		dst = append(dst, fmt.Sprintf(".%09d", local.Nanosecond())[:1+digits]...)
@@ -188,7 +237,7 @@ func appendPoint(dst []byte, p *Point, lo, hi uint64, zero, digits int, isSigned
 		row[zero] = '.'
 	}
 	dst = append(dst, ' ')
-	if !p.Set {
+	if p == nil {
 		return append(append(dst, row...), " -\n"...)
 	}
 	at := graphWidth / 2
@@ -215,7 +264,6 @@ func column(width int, part, whole uint64) int {
 func extent(pts []Point, isSigned bool) (lo, hi uint64, ok bool) {
 	for _, p := range pts {
 		switch {
-		case !p.Set:
 		case !ok:
 			lo, hi, ok = p.Value, p.Value, true
 		default:
@@ -247,10 +295,10 @@ func widen(lo, hi uint64, isSigned bool) (uint64, uint64) {
 
 // seriesUnit returns the unit of fractions of a second in the time column, and its number of
 // digits; "" and 0 if intervals last a second or longer. A single row has nanoseconds.
-func seriesUnit(pts []Point) (string, int) {
+func seriesUnit(m *manifest.Map, el *Element) (string, int) {
 	step := time.Duration(0)
-	if n := len(pts); n > 1 {
-		step = pts[n-1].Start.Sub(pts[0].Start) / time.Duration(n-1)
+	if el.Rows > 1 {
+		step = time.Duration(m.Interval)
 	}
 	switch {
 	case step >= time.Second:
@@ -264,26 +312,26 @@ func seriesUnit(pts []Point) (string, int) {
 }
 
 // seriesJSON appends the intervals that have values; Full all of them, null
-// those without.
-func seriesJSON(dst []byte, j *format.JSON, m *manifest.Map, pts []Point, isSigned bool) []byte {
+// those without, except in long gaps (Shorten).
+func seriesJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element) []byte {
 	dst = append(dst, '[')
-	first := true
-	for _, p := range pts {
-		if !p.Set && !j.Full {
-			continue
+	isSigned, first := signed(m), true
+	point := func(n uint64, p *Point) {
+		if p == nil && !j.Full {
+			return
 		}
 		if !first {
 			dst = append(dst, ',')
 		}
 		first = false
 		if j.Full {
-			dst = p.Start.UTC().AppendFormat(append(dst, `{"start": "`...), time.RFC3339Nano)
+			dst = Start(m, n).UTC().AppendFormat(append(dst, `{"start": "`...), time.RFC3339Nano)
 			dst = append(dst, `", "value": `...)
 		} else {
-			dst = p.Start.UTC().AppendFormat(append(dst, `{"interval_start":"`...), "2006-01-02 15:04:05.000000000")
+			dst = Start(m, n).UTC().AppendFormat(append(dst, `{"interval_start":"`...), "2006-01-02 15:04:05.000000000")
 			dst = append(dst, `","value":`...)
 		}
-		if p.Set {
+		if p != nil {
 			dst = j.Int(dst, p.Value, isSigned)
 			switch {
 			case !j.Full:
@@ -296,7 +344,10 @@ func seriesJSON(dst []byte, j *format.JSON, m *manifest.Map, pts []Point, isSign
 		} else {
 			dst = append(dst, "null"...)
 		}
-		dst = append(dst, '}')
+		dst = j.Pass(append(dst, '}'))
+	}
+	if el.Rows > 0 {
+		el.eachRow(point, func(uint64) {})
 	}
 	return append(dst, ']')
 }

@@ -31,11 +31,14 @@ var Orders = []string{Ascending, Descending, ByKey}
 
 // Keyed appends the text of a keyed map; nothing for an empty one.
 func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
-	return KeyedBy(dst, env, m, elems, top, func(dst []byte) []byte { return dst })
+	return KeyedBy(dst, env, m, elems, top, whole)
 }
 
-// KeyedBy is like Keyed, for output that need not be in memory at once: after each element, full
-// receives the text so far and returns the buffer to continue with.
+// whole keeps all text.
+func whole(dst []byte) []byte { return dst }
+
+// KeyedBy is like Keyed, for output that need not be in memory at once: after each element, and each row of a
+// histogram or graph, full receives the text so far and returns the buffer to continue with.
 func KeyedBy(
 	dst []byte,
 	env *format.Env,
@@ -48,11 +51,24 @@ func KeyedBy(
 	key := KeyLayout(m)
 	env = env.OneLine()
 	for i := range elems {
-		dst = append(env.Clean(dst, []byte(m.Name)), '[')
-		dst = appendKey(dst, env, key, elems[i].Key)
-		dst = full(appendElement(append(dst, ']'), env, m, &elems[i], top))
+		dst = full(KeyedElement(dst, env, m, key, &elems[i], top, full))
 	}
 	return dst
+}
+
+// KeyedElement appends an element with a key of layout key; env is for one line.
+func KeyedElement(
+	dst []byte,
+	env *format.Env,
+	m *manifest.Map,
+	key *manifest.Layout,
+	el *Element,
+	top Top,
+	full func(dst []byte) []byte,
+) []byte {
+	dst = append(env.Clean(dst, []byte(m.Name)), '[')
+	dst = appendKey(dst, env, key, el.Key)
+	return appendElement(append(dst, ']'), env, m, el, top, full)
 }
 
 // KeyLayout returns the layout of the script's key, without the number of the interval in a tseries map.
@@ -83,8 +99,20 @@ func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 
 // Scalar appends the text of a scalar map: "@x: 5".
 func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
+	return ScalarBy(dst, env, m, el, top, whole)
+}
+
+// ScalarBy is like Scalar, for output that need not be in memory at once; see KeyedBy.
+func ScalarBy(
+	dst []byte,
+	env *format.Env,
+	m *manifest.Map,
+	el *Element,
+	top Top,
+	full func(dst []byte) []byte,
+) []byte {
 	env = env.OneLine()
-	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top)
+	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top, full)
 }
 
 // appendKey appends a key; that of several parts loses its outer parentheses.
@@ -97,20 +125,34 @@ func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []by
 	return dst
 }
 
-func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
+func appendElement(
+	dst []byte,
+	env *format.Env,
+	m *manifest.Map,
+	el *Element,
+	top Top,
+	full func(dst []byte) []byte,
+) []byte {
 	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
 		dst = append(dst, ":\n"...)
 	} else {
 		dst = append(dst, ": "...)
 	}
-	dst = appendValue(dst, env, m, el, max(top.Div, 1))
+	dst = appendValue(dst, env, m, el, max(top.Div, 1), full)
 	if top.Summary && (m.Shape == "hist" || m.Shape == "lhist") {
 		dst = appendSummary(dst, m, el)
 	}
 	return append(dst, '\n')
 }
 
-func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32) []byte {
+func appendValue(
+	dst []byte,
+	env *format.Env,
+	m *manifest.Map,
+	el *Element,
+	div uint32,
+	full func(dst []byte) []byte,
+) []byte {
 	isSigned := signed(m)
 	switch m.Shape {
 	case "plain":
@@ -128,11 +170,11 @@ func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div 
 		dst = format.AppendInt(append(dst, ", .total = "...), el.Value, isSigned)
 		return append(dst, " }"...)
 	case "hist":
-		return appendRows(dst, histLabels{m.Bits}, el.Buckets, uint64(div))
+		return appendRows(dst, histLabels{m.Bits}, el, uint64(div), full)
 	case "lhist":
-		return appendRows(dst, lhistLabels{m}, el.Buckets, 1)
+		return appendRows(dst, lhistLabels{m}, el, 1, full)
 	case "tseries":
-		return appendSeries(dst, el.Points, isSigned)
+		return appendSeries(dst, m, el, full)
 	case "count":
 		isSigned = false
 	}

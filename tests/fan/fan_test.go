@@ -399,7 +399,7 @@ func linesOf(host, out string) string {
 // TestQuoting checks that no argument is interpreted by a shell on the way.
 func TestQuoting(t *testing.T) {
 	f := newFleet(t)
-	f.write("p.bt", `BEGIN { @[str($1), str(getopt("name", ""))] = count(); }`)
+	f.write("p.bt", `BEGIN { @[str($1)] = count(); print(str(getopt("name", ""))); }`)
 	f.compile("p.bt", "p.o")
 	hostile := `a'b "c" $HOME $(touch x) ; touch x \ ` + "\n`touch x` *"
 	f.run(0, "--host", "n1", "--unsafe", "--btrun", "btrun", "p.o", hostile, "--", "--name="+hostile)
