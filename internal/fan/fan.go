@@ -157,7 +157,8 @@ func (f *Fan) enter(from, to phase, bad bool) {
 // host runs the object on one host.
 func (f *Fan) host(ctx, kill context.Context, index int) Result {
 	h := f.Hosts[index]
-	s := &session{fan: f, index: index, phase: waiting, stream: merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}}
+	s := &session{fan: f, index: index, phase: waiting}
+	s.stream = merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}
 	s.result.Host = h
 	began := time.Now()
 	r := &s.result

@@ -73,7 +73,8 @@ func decode(data []byte, v any) error {
 // and null are errors. lines are the lines of the object's keys; an error, which is a
 // *FormatError, is at line at.
 func DecodeStrict(data []byte, v any) (lines map[string]int, at int, err error) {
-	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, names: map[string]string{}, keys: map[string]int{}}
+	d := &decoder{data: data, fields: map[reflect.Type]map[string]int{}, names: map[string]string{}}
+	d.keys = map[string]int{}
 	if d.next() != '{' {
 		err = d.bad("'{'")
 	} else if err = d.value(reflect.ValueOf(v).Elem()); err == nil {

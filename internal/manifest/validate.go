@@ -112,6 +112,16 @@ func (c *checker) text(path place, v string, limit int) {
 	}
 }
 
+// name checks a name that is printed among others, where a control character could forge a line.
+func (c *checker) name(path place, v string) {
+	c.text(path, v, maxName)
+	for i := range len(v) {
+		if c.err == nil && (v[i] < ' ' || v[i] == 0x7f) {
+			c.fail(path, "a name has a control character")
+		}
+	}
+}
+
 // symbol checks an ELF or C name.
 func (c *checker) symbol(path place, v string) {
 	if v == "" || len(v) > maxName {

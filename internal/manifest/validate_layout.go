@@ -295,6 +295,9 @@ func (l *Layout) check(c *checker, m *Manifest, path place, depth int) {
 	}
 	switch l.Kind {
 	case "int", "enum", "bool":
+		for _, name := range l.Enum {
+			c.name(path.key("enum"), name)
+		}
 		if l.Size != 1 && l.Size != 2 && l.Size != 4 && l.Size != 8 {
 			c.fail(path.key("size"), "an integer has 1, 2, 4 or 8 bytes, not %d", l.Size)
 		}
@@ -344,7 +347,7 @@ func (l *Layout) checkArray(c *checker, m *Manifest, path place, depth int) {
 
 // checkIn checks a field of an object of size bytes whose fields start at lo.
 func (f *Field) checkIn(c *checker, m *Manifest, path place, lo, size, depth int) {
-	c.text(path.key("name"), f.Name, maxName)
+	c.name(path.key("name"), f.Name)
 	f.Layout.check(c, m, path.key("layout"), depth)
 	need := f.Layout.Size
 	if f.BitSize != 0 || f.BitOff != 0 {

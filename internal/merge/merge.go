@@ -486,7 +486,8 @@ func (m *Map) overflows(x *Map) bool {
 			return true
 		case m.Agg == "avg" && len(b.points) > 0 && len(a.points) > 0:
 			for _, p := range b.points {
-				i, found := slices.BinarySearchFunc(a.points, p.N, func(q render.Point, n uint64) int { return cmp.Compare(q.N, n) })
+				at := func(q render.Point, n uint64) int { return cmp.Compare(q.N, n) }
+				i, found := slices.BinarySearchFunc(a.points, p.N, at)
 				if found && over(a.points[i].Meta, p.Meta) {
 					return true
 				}

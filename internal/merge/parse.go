@@ -504,8 +504,11 @@ func (m *Map) bucket(low gjson.Result) (int, error) {
 			i < uint64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
 			return int(i), nil
 		}
-	} else if i := manifest.HistBucket(m.Bits, n); int64(n) >= 0 && i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {
-		return i, nil
+	} else if int64(n) >= 0 {
+		i := manifest.HistBucket(m.Bits, n)
+		if i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {
+			return i, nil
+		}
 	}
 	return 0, fmt.Errorf("no bucket begins at %.40s", low.Raw)
 }

@@ -204,9 +204,8 @@ func (m *Map) table() *table {
 		t.Key = &manifest.Layout{Kind: "tuple", Size: 8 * width, Fields: fields}
 	}
 	if m.Shape == "tseries" && t.Key != nil { // render expects the key as the first part
-		t.Key = &manifest.Layout{
-			Kind: "tuple", Size: 8*width + 8, Fields: []manifest.Field{{Layout: *t.Key}, {Off: 8 * width, Layout: manifest.Layout{Kind: "int", Size: 8}}},
-		}
+		slot := manifest.Field{Off: 8 * width, Layout: manifest.Layout{Kind: "int", Size: 8}}
+		t.Key = &manifest.Layout{Kind: "tuple", Size: 8*width + 8, Fields: []manifest.Field{{Layout: *t.Key}, slot}}
 	}
 	var values column
 	if m.Shape == "plain" {
@@ -354,7 +353,8 @@ func text(p gjson.Result) string {
 	var b strings.Builder
 	for i := range len(s) {
 		// The frames of a stack are indented.
-		if rest := s[i+1:]; s[i] != '\n' || rest == "" || strings.HasPrefix(rest, "\n") || strings.HasPrefix(rest, "    ") || rest[0] == '\t' {
+		rest := s[i+1:]
+		if s[i] != '\n' || rest == "" || rest[0] == '\n' || rest[0] == '\t' || strings.HasPrefix(rest, "    ") {
 			b.WriteByte(s[i])
 		} else {
 			b.WriteString(`\x0a`)

@@ -42,7 +42,9 @@ func Expect(m *manifest.Manifest) *Want {
 		}
 		y := &wanted{Map: *x, entries: 1, exact: true}
 		if x.Shape == "plain" && x.Value.Kind != "int" {
-			y.Map.Value = &manifest.Layout{Kind: x.Value.Kind, Fields: x.Value.Fields, Elem: x.Value.Elem, Count: x.Value.Count, IDOf: x.Value.IDOf, Size: x.Value.Size}
+			value := *x.Value
+			value.Signed = false // not in the line
+			y.Map.Value = &value
 		}
 		if !x.Scalar() {
 			y.entries = x.MaxEntries

@@ -170,7 +170,12 @@ func seriesNames(name string, kind Kind) []string {
 // equal names.
 func help(x *manifest.Map) string {
 	if x.Help != "" {
-		return x.Help
+		return strings.Map(func(r rune) rune {
+			if r < ' ' || r >= 0x7f && r < 0xa0 {
+				return ' '
+			}
+			return r
+		}, x.Help)
 	}
 	if x.Shape == "plain" {
 		return "Value of " + x.Name + "."

@@ -5,10 +5,13 @@ package permit
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
@@ -241,6 +244,9 @@ func (j *jsonWriter) object(depth int, all []member) {
 
 // Print writes the description for a reader.
 func (d *Description) Print(w io.Writer) {
+	one := *d
+	d = &one
+	clean(reflect.ValueOf(d).Elem())
 	fmt.Fprintf(
 		w,
 		"%s: %s, compiled by %s for Linux %s on %s\n",
@@ -317,5 +323,29 @@ func list(w io.Writer, title string, all []string) {
 	fmt.Fprintln(w, "\n"+title)
 	for _, s := range all {
 		fmt.Fprintf(w, "  %q\n", s)
+	}
+}
+
+// clean replaces the control characters in all strings of v, so that those of an object add no lines. Lists are copied.
+func clean(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return utf8.RuneError
+			}
+			return r
+		}, v.String()))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			clean(v.Field(i))
+		}
+	case reflect.Slice:
+		all := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(all, v)
+		v.Set(all)
+		for i := range v.Len() {
+			clean(v.Index(i))
+		}
 	}
 }

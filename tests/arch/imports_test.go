@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 
 	"internal/manifest":  {},
 	"internal/merge":     {"internal/manifest", "loader/format", "loader/output", "loader/render"},
-	"internal/fan":       {"internal/merge"},
+	"internal/fan":       {"internal/manifest", "internal/merge"},
 	"loader/binary":      {"internal/safefile"},
 	"loader/hostinfo":    {"internal/manifest"},
 	"targets/targetfile": {"loader/hostinfo"},
