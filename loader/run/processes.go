@@ -119,3 +119,11 @@ func processesIn(l *manifest.Layout, b []byte, add func(tgid uint32)) {
 		}
 	}
 }
+
+// limitNames limits the time for symbols when the run ends, because its user waits. A program that uses the maps
+// afterwards does not.
+func (s *session) limitNames() {
+	if s.opts.OwnProcess {
+		s.symTable.End()
+	}
+}

@@ -713,6 +713,7 @@ const hotplugInterval = time.Second
 func (s *session) finish() (int, error) {
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.leave() })
 	s.detach()
+	s.limitNames()
 	if s.child != nil {
 		s.child.kill()
 	}

@@ -100,6 +100,7 @@ func (x *Session) Close() { x.s.close() }
 func (x *Session) Stop() {
 	s := x.s
 	s.stop()
+	s.limitNames()
 	time.AfterFunc(commandTime, func() {
 		s.overtime.Store(true)
 		s.rush.now()

@@ -107,7 +107,7 @@ func TestPerfMap(t *testing.T) {
 	}
 	tab := New(true)
 	defer tab.Close()
-	path := perfMapNames(uint32(os.Getpid()))[0].name
+	path := (&owner{}).perfMaps(uint32(os.Getpid()))[0].name
 	if _, err := os.Lstat(path); err == nil {
 		t.Skip("skipped: " + path + " exists")
 	}
@@ -133,7 +133,8 @@ func TestPerfMap(t *testing.T) {
 
 // TestVDSO checks that a function in code that the kernel maps into each process is found.
 func TestVDSO(t *testing.T) {
-	for _, m := range readMaps(uint32(os.Getpid())) {
+	maps, _ := readMaps(uint32(os.Getpid()))
+	for _, m := range maps {
 		if m.path != vdsoPath {
 			continue
 		}

@@ -190,7 +190,9 @@ func TestParserHasNoPrivileges(t *testing.T) {
 		tid, _ := strconv.Atoi(thread.Name())
 		want := map[string]string{"CapEff": strings.Repeat("0", 16), "CapPrm": strings.Repeat("0", 16), "CapInh": strings.Repeat("0", 16), "CapAmb": strings.Repeat("0", 16), "NoNewPrivs": "1", "Seccomp": "2"}
 		if os.Getuid() == 0 {
-			want["CapBnd"], want["Uid"], want["Gid"], want["Groups"] = strings.Repeat("0", 16), "65534 65534 65534 65534", "65534 65534 65534 65534", ""
+			want["CapBnd"], want["Groups"] = strings.Repeat("0", 16), ""
+			want["Uid"] = strings.TrimSpace(strings.Repeat(fmt.Sprint(firstUser+pid, " "), 4))
+			want["Gid"] = want["Uid"]
 		}
 		for line, value := range want {
 			if got := status(t, tid, line); got != value {
@@ -220,16 +222,16 @@ func TestParserFailure(t *testing.T) {
 		t.Fatal(got)
 	}
 	tab.parser.proc.Signal(unix.SIGINT) // as a terminal sends it to all processes
-	tab.parser.proc.Kill()
+	tab.parser.proc.Signal(unix.SIGSEGV)
 	if got := tab.show("_ZN1a1cEv"); got != "_ZN1a1cEv" {
-		t.Errorf("killed: %s", got)
+		t.Errorf("crashed: %s", got)
 	}
 	if got := tab.show("_ZN1a1dEv"); got != "a::d()" {
 		t.Errorf("afterwards: %s", got)
 	}
 	for i := range 2 * maxParseFails {
 		if tab.parser.proc != nil {
-			tab.parser.proc.Kill()
+			tab.parser.proc.Signal(unix.SIGSEGV)
 		}
 		tab.show(fmt.Sprintf("_ZN1a%d%sEv", 1+i, strings.Repeat("x", 1+i)))
 	}
@@ -240,19 +242,42 @@ func TestParserFailure(t *testing.T) {
 	if got := tab.show("_ZN1a1eEv"); got != "a::e()" {
 		t.Errorf("after a pause: %s", got)
 	}
-	tab.parser.proc.Signal(unix.SIGSTOP)
-	tab.parser.sock.deadline = time.Now().Add(time.Millisecond)
-	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
+	s := &tab.parser.sock
+	s.left, s.checked = time.Millisecond, time.Now()
+	if _, err := s.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
 		t.Errorf("no response: error = %v", err)
 	}
-	tab.parser.sock.deadline, tab.parser.sock.cpuLimit = time.Now().Add(time.Hour), 0
-	if _, err := tab.parser.sock.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
+	s.left, s.cpuLimit = time.Hour, 0
+	if _, err := s.Read(make([]byte, 1)); err != os.ErrDeadlineExceeded {
 		t.Errorf("no response, CPU limit exceeded: error = %v", err)
 	}
-	tab.parser.proc.Signal(unix.SIGCONT)
 	unix.Shutdown(tab.parser.sock.fd, unix.SHUT_RDWR)
 	if state, err := tab.parser.proc.Wait(); err != nil || state.ExitCode() != 0 {
 		t.Errorf("closed socket: %v, %v", state, err)
+	}
+}
+
+// TestParserKilledOrStopped checks that if another process kills or stops the parser process, it is
+// replaced, and no name is lost.
+func TestParserKilledOrStopped(t *testing.T) {
+	tab := New(true)
+	defer tab.Close()
+	tab.Warn = func(text string) { t.Error(text) }
+	tab.show("_ZN1a1bEv")
+	for i := range 2 * maxParseFails {
+		name := strings.Repeat("x", 1+i)
+		switch i % 8 {
+		case 0:
+			tab.parser.proc.Signal(unix.SIGSTOP)
+		default:
+			tab.parser.proc.Kill()
+		}
+		if got := tab.show(fmt.Sprintf("_ZN1a%d%sEv", len(name), name)); got != "a::"+name+"()" {
+			t.Errorf("%d: name %q", i, got)
+		}
+	}
+	if tab.parser.fails != 0 {
+		t.Errorf("%d failures", tab.parser.fails)
 	}
 }
 
@@ -350,7 +375,7 @@ func TestPerfMapGrows(t *testing.T) {
 	os.Remove(path)
 	os.Symlink("/etc/passwd", path)
 	tab.procs[uint32(pid)].perf = &perfMap{}
-	if f, _ := openPerfMap(uint32(pid)); f != nil {
+	if f, _, _ := tab.openPerfMap(uint32(pid)); f != nil {
 		t.Error("symbolic link followed")
 	}
 }

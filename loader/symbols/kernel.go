@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"btc/loader/hostinfo"
 )
@@ -33,6 +34,7 @@ type Table struct {
 	kernTry  bool
 	readable map[string]string // mangled -> shown
 	shown    int               // bytes of readable
+	payer    uint32            // process whose address is being named
 
 	mu       sync.Mutex // guards the fields below, those of procs and Watch; not held while a file is read
 	clock    uint64     // LRU clock
@@ -43,6 +45,9 @@ type Table struct {
 	files    map[fileID]*fileSyms // files that cannot be read are entries without symbols
 	held     map[fileID]*os.File  // open, symbols not read yet
 	symBytes int                  // size of files, and of the perf maps in procs
+	spent    allowance
+	ended    time.Time     // when End was called
+	endUsed  time.Duration // since then
 
 	warnMu sync.Mutex
 	warned map[string]bool
@@ -61,6 +66,8 @@ const (
 )
 
 // New returns an empty table; the caller must close it.
+//
+//go:noinline
 func New(demangle bool) *Table {
 	t := &Table{
 		Demangle: demangle,
@@ -71,7 +78,7 @@ func New(demangle bool) *Table {
 		paths:    map[string]string{},
 		sweepAt:  minProcs,
 	}
-	t.parser.warn = t.warn
+	t.parser.warn, t.parser.sock.cancelled = t.warn, t.overdue
 	return t
 }
 
@@ -89,6 +96,8 @@ func (t *Table) Close() {
 }
 
 // warn shows a message once.
+//
+//go:noinline
 func (t *Table) warn(text string) {
 	t.warnMu.Lock()
 	defer t.warnMu.Unlock()

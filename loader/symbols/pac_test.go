@@ -12,7 +12,7 @@ import (
 func TestAuthenticatedAddress(t *testing.T) {
 	defer func(old []int) { pacBits = old }(pacBits)
 	pid := uint32(os.Getpid())
-	maps := readMaps(pid)
+	maps, _ := readMaps(pid)
 	if len(maps) == 0 {
 		t.Skip("skipped: no /proc/self/maps")
 	}

@@ -5,6 +5,8 @@ package symbols
 import (
 	"errors"
 	"os"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +23,7 @@ type parser struct {
 	fails int
 	last  time.Time // failure
 	warn  func(string)
+	used  time.Duration // by all requests: CPU time, and the time in which a file did not respond
 	// patience multiplies the time limits of a request; 0: 1.
 	patience int
 }
@@ -41,6 +44,9 @@ const (
 
 var errParserOff = errors.New("the process that reads symbols failed too often")
 
+// maxTries bounds how often a request is sent if other processes end or stop the parser meanwhile.
+const maxTries = 4
+
 // call sends a request and waits for the response.
 func (p *parser) call(r *request) (*reply, error) {
 	if p.fails >= maxParseFails {
@@ -49,44 +55,71 @@ func (p *parser) call(r *request) (*reply, error) {
 		}
 		p.fails = maxParseFails - 1
 	}
-	if p.proc == nil {
-		if err := p.start(); err != nil {
-			p.fails, p.last = maxParseFails, time.Now()
-			p.warn(
-				"WARNING: symbols of processes are not available: cannot start the process that reads them: " + err.Error(),
-			)
+	for try := 1; ; try++ {
+		if p.proc == nil {
+			if err := p.start(); err != nil {
+				p.fails, p.last = maxParseFails, time.Now()
+				p.warn(
+					"WARNING: symbols of processes are not available: cannot start the process that reads them: " + err.Error(),
+				)
+				return nil, err
+			}
+		}
+		answer, err := p.exchange(r)
+		if err == nil {
+			return answer, nil
+		}
+		switch {
+		case !p.disturbed(err):
+			p.last = time.Now()
+			if p.fails++; p.fails == maxParseFails {
+				p.warn("WARNING: symbols of processes are no longer read: the process that reads them failed too often")
+			}
+			return nil, err
+		case try == maxTries || err == errCancelled:
 			return nil, err
 		}
 	}
-	answer, err := p.exchange(r)
-	if err == nil {
-		return answer, nil
+}
+
+// disturbed ends the process after a failed exchange. It reports whether the request is not the reason: this process
+// cancelled it, or another one, or the kernel, which ran out of memory, killed or stopped the parser.
+func (p *parser) disturbed(err error) bool {
+	if err == os.ErrDeadlineExceeded || err == errStopped || err == errCancelled {
+		p.stop()
+		return err != os.ErrDeadlineExceeded
 	}
+	// It has ended, or is about to.
+	proc, late := p.proc, atomic.Bool{}
+	overdue := time.AfterFunc(time.Second, func() { late.Store(true); proc.Kill() })
+	state, _ := proc.Wait()
+	overdue.Stop()
 	p.stop()
-	p.last = time.Now()
-	if p.fails++; p.fails == maxParseFails {
-		p.warn("WARNING: symbols of processes are no longer read: the process that reads them failed too often")
+	if state == nil || late.Load() {
+		return false
 	}
-	return nil, err
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == unix.SIGKILL
 }
 
 func (p *parser) exchange(r *request) (*reply, error) {
 	patience := time.Duration(max(p.patience, 1))
-	p.sock.deadline = time.Now().Add(patience * parseWait)
-	p.sock.cpuClock = int32(^p.proc.Pid<<3 | 2) // CPUCLOCK_SCHED of the process (linux/posix-timers.h)
-	var used unix.Timespec
-	unix.ClockGettime(p.sock.cpuClock, &used)
-	p.sock.cpuLimit = used.Nano() + int64(patience*parseTime)
+	s := &p.sock
+	s.pid, s.left, s.blocked, s.checked = p.proc.Pid, patience*parseWait, 0, time.Now()
+	s.cpuClock = int32(^s.pid<<3 | 2) // CPUCLOCK_SCHED of the process (linux/posix-timers.h)
+	begin := s.cpu()
+	s.cpuSeen, s.cpuLimit = begin, begin+patience*parseTime
+	defer func() { p.used += max(s.cpuSeen, s.cpu()) - begin + s.blocked }()
 	b := r.head()
-	n, err := safefile.SendMessage(p.sock.fd, b, r.files)
+	n, err := safefile.SendMessage(s.fd, b, r.files)
 	if err != nil {
 		return nil, os.NewSyscallError("sendmsg", err)
 	}
-	if _, err := p.sock.Write(b[n:]); err != nil {
+	if _, err := s.Write(b[n:]); err != nil {
 		return nil, err
 	}
 	answer := &reply{}
-	return answer, answer.read(&p.sock)
+	return answer, answer.read(s)
 }
 
 // start runs this program again as the parser process; its own init function makes it that.

@@ -30,7 +30,11 @@ func init() {
 // Limits of the parser process.
 const (
 	parserMemory = 768 << 20 // bytes of data (RLIMIT_DATA)
-	nobody       = 65534     // user and group of the parser process if it was started by root
+	// The parser process of root has a user and group of its own, so that no other process may send it signals or
+	// change its limits: firstUser and its process ID. Nothing assigns these (https://systemd.io/UIDS-GIDS). A user
+	// namespace may only have nobody.
+	firstUser = 0x7000_0000
+	nobody    = 65534
 )
 
 // The argument of capset(2); the system call by several threads needs an address that
@@ -45,6 +49,7 @@ var (
 func dropPrivileges() error {
 	unix.CloseRange(parserSocket+1, ^uint(0), 0)
 	// The process ends when the socket is closed; a signal to the parent may arrive first.
+	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // memory that a file takes ends this process first
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	for _, l := range []struct {
 		kind int
@@ -68,8 +73,11 @@ func dropPrivileges() error {
 	}
 	if os.Geteuid() == 0 || os.Getuid() == 0 {
 		syscall.Setgroups(nil)
-		syscall.Setresgid(nobody, nobody, nobody)
-		syscall.Setresuid(nobody, nobody, nobody) // fails where a user namespace has no such user
+		for _, user := range []int{firstUser + os.Getpid(), nobody} {
+			if syscall.Setresgid(user, user, user) == nil && syscall.Setresuid(user, user, user) == nil {
+				break // otherwise the user namespace has no such user
+			}
+		}
 	}
 	err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capHead)), uintptr(unsafe.Pointer(&noCaps)), 0)
 	if err != nil {

@@ -34,6 +34,8 @@ const (
 	maxPerfBytes = 64 << 20    // bytes of one process's functions
 	// perfMapPiece bounds what one request reads, in bytes of the file.
 	perfMapPiece = 16 << 20
+	// maxPerfRead bounds what is read of one file, in bytes: one that has only holes never fills maxPerfBytes.
+	maxPerfRead = 256 << 20
 )
 
 func (p *perfMap) bytes() (n int) {
@@ -110,8 +112,7 @@ func (t *Table) perfMapped(addr uint64, tgid uint32) (name, file string, off uin
 	p := proc.perf
 	t.mu.Unlock()
 	name, off, ok := p.lookup(addr)
-	if !ok && (p.tried.IsZero() || time.Since(p.tried) >= perfMapPause) {
-		t.refresh(p, tgid)
+	if !ok && (p.tried.IsZero() || time.Since(p.tried) >= perfMapPause) && t.spend(tgid, func() { t.refresh(p, tgid) }) {
 		name, off, ok = p.lookup(addr)
 		p.tried = time.Now()
 		t.count(tgid, p)
@@ -135,20 +136,16 @@ func (t *Table) count(tgid uint32, p *perfMap) {
 
 // refresh reads the file from where the last reading ended; from its start if it was replaced or truncated.
 func (t *Table) refresh(p *perfMap, tgid uint32) {
-	f, name := openPerfMap(tgid)
+	f, st, name := t.openPerfMap(tgid)
 	if f == nil {
 		return
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return
-	}
 	if p.ino != st.Ino || st.Size < p.read {
 		*p = perfMap{ino: st.Ino}
 	}
 	p.path = name
-	for p.read < st.Size && !p.full {
+	for p.read < st.Size && !p.full && !t.overdue() {
 		answer, err := t.parser.call(&request{kind: askPerfMap, off: uint64(p.read), files: []int{int(f.Fd())}})
 		if err != nil || !answer.ok {
 			return
@@ -162,40 +159,103 @@ func (t *Table) refresh(p *perfMap, tgid uint32) {
 			break
 		}
 		p.read = end
+		p.full = p.full || end >= maxPerfRead
 	}
 	if p.full {
 		t.warn("WARNING: a perf map is too large: its last entries are not read")
 	}
 }
 
-// openPerfMap opens a process's perf map, or nil if there is none.
-func openPerfMap(tgid uint32) (*os.File, string) {
-	for _, c := range perfMapNames(tgid) {
-		if f, err := safefile.OpenInNoFollow(c.root, c.name); err == nil {
-			return f, c.name
+// openPerfMap opens a process's perf map; nil: there is none.
+func (t *Table) openPerfMap(tgid uint32) (*os.File, *unix.Stat_t, string) {
+	who := t.ownerOf(tgid)
+	for _, c := range who.perfMaps(tgid) {
+		f, err := safefile.OpenInNoFollow(c.root, c.name)
+		if err != nil {
+			continue
 		}
+		var st unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &st) == nil && who.trusts(&st) {
+			return f, &st, c.name
+		}
+		f.Close()
 	}
-	return nil, ""
+	return nil, nil, ""
+}
+
+// owner says who may name the functions of a process.
+type owner struct {
+	user, group uint32
+	root        uint32 // root of its user namespace
+	inner       string // its ID in its own PID namespace
+}
+
+// ownerOf returns the owner of a process; of one that has exited, its user when its memory map was read.
+func (t *Table) ownerOf(tgid uint32) owner {
+	t.mu.Lock()
+	user := uint32(0)
+	if p := t.procs[tgid]; p != nil {
+		user = p.user
+	}
+	t.mu.Unlock()
+	dir := "/proc/" + strconv.FormatUint(uint64(tgid), 10)
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return owner{user: user}
+	}
+	status := string(b)
+	b, _ = os.ReadFile(dir + "/uid_map") // lines: first user inside, first user outside, count
+	return owner{
+		user: id(words(status, "\nUid:"), 1), group: id(words(status, "\nGid:"), 1), // the effective ones
+		root: id(words("\n"+string(b), "\n         0 "), 0), inner: last(words(status, "\nNSpid:")),
+	}
+}
+
+// words returns the words of the line that begins with name.
+//
+//go:noinline
+func words(text, name string) []string {
+	_, rest, _ := strings.Cut(text, name)
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.Fields(line)
+}
+
+// id returns a user or group ID; 0 if it is missing.
+//
+//go:noinline
+func id(words []string, i int) uint32 {
+	if i >= len(words) {
+		return 0
+	}
+	n, _ := strconv.ParseUint(words[i], 10, 32)
+	return uint32(n)
+}
+
+//go:noinline
+func last(words []string) string {
+	if len(words) < 2 {
+		return "" // it is in the same namespace
+	}
+	return words[len(words)-1]
+}
+
+// trusts reports whether only the process's user or a root can have written a file, as perf requires. The group of
+// the process may write, too (umask 002). A hard link may be to another file of the user.
+func (o *owner) trusts(st *unix.Stat_t) bool {
+	return (st.Uid == 0 || st.Uid == o.user || st.Uid == o.root) && st.Nlink <= 1 && st.Mode&unix.S_IWOTH == 0 &&
+		(st.Mode&unix.S_IWGRP == 0 || st.Gid == o.group)
 }
 
 type perfMapName struct{ root, name string }
 
-// perfMapNames returns the candidate files of a process: it names them by its process ID in its own PID namespace, in
+// perfMaps returns the candidate files of a process: it names them by its process ID in its own PID namespace, in
 // its own /tmp.
-func perfMapNames(tgid uint32) []perfMapName {
+func (o *owner) perfMaps(tgid uint32) (out []perfMapName) {
 	name := func(pid string) string { return "/tmp/perf-" + pid + ".map" }
 	outer := strconv.FormatUint(uint64(tgid), 10)
 	root := "/proc/" + outer + "/root"
-	var out []perfMapName
-	if b, err := os.ReadFile("/proc/" + outer + "/status"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
-				if f := strings.Fields(ids); len(f) > 1 {
-					inner := name(f[len(f)-1])
-					out = append(out, perfMapName{root, inner})
-				}
-			}
-		}
+	if o.inner != "" {
+		out = append(out, perfMapName{root, name(o.inner)})
 	}
 	return append(out, perfMapName{root, name(outer)}, perfMapName{"/", name(outer)})
 }

@@ -4,12 +4,14 @@ package symbols
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +29,9 @@ type process struct {
 	used      uint64          // as Table.clock counts
 	perf      *perfMap        // the functions in it are only for lookups
 	perfBytes int             // size of perf, as counted in Table.symBytes
+	user      uint32          // effective user when maps were read; root if the process hides itself from others
+	read      time.Time       // when the map was last read because of an address in no mapping
+	spent     allowance
 }
 
 // mapping is an executable part of a process's memory.
@@ -42,10 +47,19 @@ type fileID struct{ dev, ino uint64 }
 // Snapshot reads a process's memory map now, so that its addresses can be resolved after it
 // is gone. A newer snapshot replaces an older one only if it is not empty.
 func (t *Table) Snapshot(tgid uint32) {
-	maps := readMaps(tgid)
+	t.mu.Lock()
+	may := t.maySpend(tgid)
+	t.mu.Unlock()
+	var maps []mapping
+	var user uint32
+	cost := time.Duration(0)
+	if may {
+		cost = threadTime(func() { maps, user = readMaps(tgid) })
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.note(tgid, maps)
+	t.note(tgid, maps, user)
+	t.charge(tgid, cost-freeTime)
 	if p := t.procs[tgid]; len(p.maps) == 0 {
 		t.Watch.Poll()
 		t.noteWatched(tgid, 0)
@@ -55,8 +69,8 @@ func (t *Table) Snapshot(tgid uint32) {
 	}
 }
 
-// note stores a process's memory map.
-func (t *Table) note(tgid uint32, maps []mapping) {
+// note stores a process's memory map, and its user at that time.
+func (t *Table) note(tgid uint32, maps []mapping, user uint32) {
 	t.clock++
 	p := t.procs[tgid]
 	if p == nil {
@@ -71,9 +85,20 @@ func (t *Table) note(tgid uint32, maps []mapping) {
 		t.mapBytes -= p.bytes
 		p.maps, p.bytes = maps, mappingBytes(maps)
 		t.mapBytes += p.bytes
+		if p.user != user && p.perf != nil { // another user may have written it
+			t.symBytes -= p.perfBytes
+			p.perf, p.perfBytes = nil, 0
+		}
+		p.user = user
 	}
+	tries := 0
 	for i := range p.maps {
-		t.hold(&p.maps[i], tgid)
+		if t.hold(&p.maps[i], tgid) {
+			tries++
+		}
+		if tries > 2*maxHeld {
+			break
+		}
 	}
 }
 
@@ -84,7 +109,7 @@ func (t *Table) noteWatched(tgid uint32, depth int) {
 	if parent == tgid || depth >= maxDepth {
 		parent = 0
 	}
-	t.note(tgid, maps)
+	t.note(tgid, maps, 0) // its user is not known: only root may have written its perf map
 	if t.procs[tgid].parent = parent; parent == 0 {
 		return
 	}
@@ -92,8 +117,8 @@ func (t *Table) noteWatched(tgid uint32, depth int) {
 		p.used = t.clock
 		return
 	}
-	if maps := readMaps(parent); len(maps) > 0 {
-		t.note(parent, maps)
+	if maps, user := readMaps(parent); len(maps) > 0 {
+		t.note(parent, maps, user)
 		return
 	}
 	t.noteWatched(parent, depth+1)
@@ -159,13 +184,13 @@ func (t *Table) forget(tgid uint32) {
 const maxHeld = 256
 
 // hold opens a mapping's file while the process exists: later the file may be inaccessible, because it was deleted or
-// is in a container.
-func (t *Table) hold(m *mapping, tgid uint32) {
+// is in a container. It reports whether it tried to.
+func (t *Table) hold(m *mapping, tgid uint32) bool {
 	if m.path == vdsoPath {
-		return
+		return false
 	}
 	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
-		return
+		return false
 	}
 	// Inodes are compared: device numbers of some file systems differ between stat and /proc/PID/maps.
 	f, err := safefile.OpenSame(fmt.Sprintf("/proc/%d/root", tgid), m.path, m.file.ino)
@@ -175,25 +200,44 @@ func (t *Table) hold(m *mapping, tgid uint32) {
 	if err == nil {
 		t.held[m.file] = f
 	}
+	return true
 }
 
-// maxMappings bounds the mappings that are kept of one process.
-const maxMappings = 1 << 16
+// Limits of reading a memory map.
+const (
+	maxMappings = 1 << 16     // mappings that are kept of one process
+	maxPathSum  = 16 << 20    // bytes of their paths
+	mapsTime    = time.Second // CPU time of one reading
+)
 
-func readMaps(tgid uint32) []mapping {
+// readMaps reads the executable mappings of files of a process, and its user. It stops after mapsTime if it is called
+// by threadTime.
+func readMaps(tgid uint32) (maps []mapping, user uint32) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", tgid))
 	if err != nil {
-		return nil
+		return nil, 0
 	}
 	defer f.Close()
-	var maps []mapping
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return nil, 0
+	}
 	s := bufio.NewScanner(f)
-	for s.Scan() && len(maps) < maxMappings {
-		if m, ok := parseMapping(s.Text()); ok {
+	begin, paths := threadClock(), 0
+	for lines := 1; s.Scan() && len(maps) < maxMappings && paths < maxPathSum; lines++ {
+		if lines%1024 == 0 && threadClock()-begin > mapsTime {
+			break
+		}
+		line := s.Bytes()
+		if i := bytes.IndexByte(line, ' '); i < 0 || i+3 >= len(line) || line[i+3] != 'x' {
+			continue // Java has tens of thousands of these
+		}
+		if m, ok := parseMapping(string(line)); ok {
 			maps = append(maps, m)
+			paths += len(m.path)
 		}
 	}
-	return slices.Clip(maps)
+	return slices.Clip(maps), st.Uid
 }
 
 // intern returns a shared copy of a path; a substring would keep its line in memory.
@@ -241,6 +285,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 // User finds the function at an address of a process, and the file it is in.
 // Without a symbol, name is empty and file is still set.
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
+	t.payer = tgid
 	m, addr := t.findPlain(addr, tgid)
 	if m == nil {
 		return t.perfMapped(addr, tgid)
@@ -260,16 +305,26 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 const maxMissed = 1024
 
 // find returns the mapping of an address. For a process that maps a library after it was first seen, the map is read
-// again, once for each unknown page; a process that has exited may have been watched.
+// again, once for each unknown page and at most once a second; a process that has exited may have been watched.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
-	if m, known := t.known(addr, tgid); known {
+	m, known, recent := t.known(addr, tgid)
+	if known {
 		return m
 	}
-	maps := readMaps(tgid)
+	if !recent {
+		recent = !t.spend(tgid, func() {
+			maps, user := readMaps(tgid)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.note(tgid, maps, user)
+			t.procs[tgid].read = time.Now()
+		})
+	}
 	t.mu.Lock()
-	t.note(tgid, maps)
-	p := t.procs[tgid]
-	m, by := p.find(addr), p.parent
+	p, by := t.procs[tgid], uint32(0)
+	if p != nil {
+		m, by = p.find(addr), p.parent
+	}
 	if m == nil && by == 0 {
 		t.Watch.Poll()
 		m, by = t.Watch.find(addr, tgid)
@@ -285,7 +340,7 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p = t.procs[tgid]; p == nil { // a newer one shares the pages
+	if p = t.procs[tgid]; p == nil || recent { // a newer one shares the pages; or the page may be known later
 		return nil
 	}
 	if p.missed == nil {
@@ -295,14 +350,20 @@ func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	return nil
 }
 
-// known returns the mapping of an address of a process that was seen before; known reports whether searching further
-// is pointless.
-func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known bool) {
+// mapsPause is the time between two readings of the map of a process because of unknown pages.
+const mapsPause = time.Second
+
+// known returns the mapping of an address of a process that was seen before. known reports whether searching further
+// is pointless, and recent whether the map was read a short time ago.
+func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known, recent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.procs[tgid]
+	if p == nil {
+		return nil, false, false
+	}
 	m = p.find(addr)
-	return m, m != nil || p != nil && (p.missed[addr>>12] || len(p.missed) >= maxMissed)
+	return m, m != nil || p.missed[addr>>12] || len(p.missed) >= maxMissed, time.Since(p.read) < mapsPause
 }
 
 func (p *process) find(addr uint64) *mapping {
@@ -334,11 +395,17 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 		t.mu.Unlock()
 		return s.orNil()
 	}
-	t.hold(m, tgid)
-	f := t.held[m.file]
-	delete(t.held, m.file)
 	t.mu.Unlock()
-	s = t.readSymbols(m, f, tgid)
+	if !t.spend(tgid, func() {
+		t.mu.Lock()
+		t.hold(m, tgid)
+		f := t.held[m.file]
+		delete(t.held, m.file)
+		t.mu.Unlock()
+		s = t.readSymbols(m, f, tgid)
+	}) {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.used = t.clock
@@ -441,8 +508,12 @@ func (t *Table) show(name string) string {
 	}
 	shown = name
 	if len(name) <= maxMangled {
-		if answer, err := t.parser.call(&request{kind: askDemangle, text: name}); err == nil && answer.ok {
-			shown = answer.text
+		if !t.spend(t.payer, func() {
+			if answer, err := t.parser.call(&request{kind: askDemangle, text: name}); err == nil && answer.ok {
+				shown = answer.text
+			}
+		}) {
+			return name
 		}
 	}
 	if t.shown += len(name) + len(shown); t.shown > maxShownBytes {

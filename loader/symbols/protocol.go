@@ -3,8 +3,10 @@
 package symbols
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -128,26 +130,65 @@ func (r *reply) read(in io.Reader) error {
 	return err
 }
 
-// socket reads and writes a socket until the deadline, or until the other end has used too
-// much CPU time; zero: there is no limit.
+// socket reads and writes a socket until the process at the other end has used too much time.
 type socket struct {
-	fd       int
-	deadline time.Time
-	cpuClock int32 // CPU clock of the process at the other end
-	cpuLimit int64 // reading of that clock, in ns
+	fd        int
+	pid       int           // of that process; 0: there is no limit
+	left      time.Duration // to wait
+	blocked   time.Duration // of it, the process neither computed nor was stopped
+	checked   time.Time     // when the limits were last checked
+	cpuClock  int32
+	cpuSeen   time.Duration // reading of that clock at that time
+	cpuLimit  time.Duration
+	cancelled func() bool // reports whether waiting is to end; may be nil
 }
+
+var (
+	errStopped   = errors.New("the process that reads symbols is stopped")
+	errCancelled = errors.New("cancelled")
+)
 
 // waitPiece is the interval at which the limits are checked.
 const waitPiece = 250 * time.Millisecond
 
-// wait sets a timeout option of the socket to the remaining time.
+// cpu returns the CPU time of the process at the other end.
+//
+//go:noinline
+func (s *socket) cpu() time.Duration {
+	var used unix.Timespec
+	if unix.ClockGettime(s.cpuClock, &used) != nil {
+		return s.cpuSeen // it has ended
+	}
+	return time.Duration(used.Nano())
+}
+
+// isStopped reports whether the process is stopped by a signal.
+func (s *socket) isStopped() bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
+	i := bytes.LastIndexByte(b, ')')
+	return i >= 0 && bytes.HasPrefix(b[i:], []byte(") T"))
+}
+
+// wait sets a timeout option of the socket to waitPiece, unless a limit has been reached.
 func (s *socket) wait(option int) error {
-	if s.deadline.IsZero() {
+	if s.pid == 0 {
 		return nil
 	}
-	var used unix.Timespec
-	if time.Now().After(s.deadline) || unix.ClockGettime(s.cpuClock, &used) == nil && used.Nano() > s.cpuLimit {
+	now, used := time.Now(), s.cpu()
+	passed := min(now.Sub(s.checked), 2*waitPiece) // more passed if this process was stopped, too
+	s.left -= passed
+	if passed >= waitPiece/2 && used-s.cpuSeen < passed/256 { // on a busy machine it would have computed a little
+		if s.isStopped() {
+			return errStopped
+		}
+		s.blocked += passed
+	}
+	s.checked, s.cpuSeen = now, used
+	switch {
+	case s.left <= 0 || used > s.cpuLimit:
 		return os.ErrDeadlineExceeded
+	case s.cancelled != nil && s.cancelled():
+		return errCancelled
 	}
 	tv := unix.NsecToTimeval(int64(waitPiece))
 	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, option, &tv)

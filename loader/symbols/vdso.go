@@ -17,7 +17,8 @@ const maxVDSO = 1 << 20
 
 // readVDSO reads the symbols of this process's vDSO; nil if its size differs.
 func readVDSO(size uint64) *fileSyms {
-	for _, m := range readMaps(uint32(os.Getpid())) {
+	maps, _ := readMaps(uint32(os.Getpid()))
+	for _, m := range maps {
 		if m.path != vdsoPath || m.end-m.start != size || size > maxVDSO {
 			continue
 		}
