@@ -37,8 +37,13 @@ func (m *Manifest) stringParam(global string) *Param {
 // refers to them. The manifest must be valid; it is changed, and refers to none afterwards. The error is one
 // of the construct at a position.
 func FillTexts(m *Manifest, values map[string][]byte) (Pos, error) {
+	texts := map[string]string{} // one copy of a value, however many layouts refer to it
 	value := func(global string) string {
-		text, _, _ := strings.Cut(string(values[global]), "\x00")
+		text, ok := texts[global]
+		if !ok {
+			text, _, _ = strings.Cut(string(values[global]), "\x00")
+			texts[global] = text
+		}
 		return text
 	}
 	missing := func(what, global string) error {

@@ -84,3 +84,36 @@ func TestTextParamsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestFillTextsShared checks that layouts share the value of a parameter: a manifest can have hundreds of thousands of
+// them, and a value 64 KiB.
+func TestFillTextsShared(t *testing.T) {
+	m := params()
+	m.Events = []Event{{Kind: "printf", Fields: make([]Field, 10000)}}
+	for i := range m.Events[0].Fields {
+		m.Events[0].Fields[i].Layout = Layout{Kind: "timestamp", FormatFrom: "opt_ee"}
+	}
+	values := map[string][]byte{"opt_ee": make([]byte, 64<<10)}
+	for i := range values["opt_ee"] {
+		values["opt_ee"][i] = 'a'
+	}
+	if got := testing.AllocsPerRun(1, func() {
+		for i := range m.Events[0].Fields {
+			m.Events[0].Fields[i].Layout.FormatFrom = "opt_ee"
+		}
+		if _, err := FillTexts(m, values); err != nil {
+			t.Fatal(err)
+		}
+	}); got > 100 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+// TestTextFromUnknown checks that the parameter must exist where nothing else of a global is looked up.
+func TestTextFromUnknown(t *testing.T) {
+	m := sample()
+	m.Globals = append(m.Globals, Global{Name: "x", Section: ".rodata", Size: 8, TextFrom: "none"})
+	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "no string parameter") {
+		t.Errorf("error = %v", err)
+	}
+}

@@ -233,13 +233,13 @@ func (m *Manifest) Validate() error {
 var hostValues = set("kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid")
 
 func (g *Global) checkHost(c *checker, m *Manifest, path place) {
+	c.textParam(m, path.key("text_from"), g.TextFrom)
 	if g.Host == "" {
 		return
 	}
 	c.oneOf(path.key("host"), g.Host, hostValues)
 	c.text(path.key("text"), g.Text, maxText)
 	c.within(path.key("size"), int64(g.Size), 8, 8)
-	c.textParam(m, path.key("text_from"), g.TextFrom)
 }
 
 func (m *Manifest) checkHead(c *checker) {

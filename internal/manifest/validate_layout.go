@@ -265,6 +265,17 @@ func (l *Layout) printed() int64 {
 		}
 	case "array":
 		n = min(number+int64(l.Count)*l.Elem.printed(), maxPrinted+1)
+	case "kstack", "ustack":
+		n = 64 * int64(max(l.Depth, 127))
+	case "timestamp", "cgroup_path":
+		n += 12 * int64(len(l.Format)) // %c is 24 bytes
+		if l.FormatFrom != "" {
+			n += maxText
+		}
+	case "enum":
+		for _, name := range l.Enum {
+			n = max(n, int64(len(name)))
+		}
 	}
 	return n
 }

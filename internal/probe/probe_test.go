@@ -294,3 +294,10 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestSubstituteBounded checks that parameters do not multiply the length of an attach point.
+func TestSubstituteBounded(t *testing.T) {
+	if _, err := Substitute(strings.Repeat("$1", 1000), []string{strings.Repeat("a", 64<<10)}); err == nil {
+		t.Error("no error for a part of 64 MB")
+	}
+}

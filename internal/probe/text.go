@@ -111,6 +111,9 @@ func digits(text string, i int) int {
 	return i
 }
 
+// maxText bounds the text of a part with the values of its parameters, in bytes.
+const maxText = 64 << 10
+
 // Substitute replaces each "$N" of a part by the Nth value. It is an error if a value is not given (N past the end,
 // or empty).
 func Substitute(text string, values []string) (string, error) {
@@ -128,6 +131,8 @@ func Substitute(text string, values []string) (string, error) {
 			b.WriteString("$" + rest[:n])
 		case number > len(values) || values[number-1] == "":
 			return "", &Error{Part: -1, Text: "parameter $" + rest[:n] + " is not given"}
+		case b.Len()+len(values[number-1]) > maxText:
+			return "", &Error{Part: -1, Text: "string too long with parameter $" + rest[:n]}
 		default:
 			b.WriteString(values[number-1])
 		}

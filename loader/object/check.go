@@ -23,12 +23,20 @@ const maxData = 32 << 20
 
 // checkSections bounds the memory for reading the sections.
 func checkSections(data []byte) error {
+	names := maxNames
+	if err := checkHeaders(data, &names); err != nil {
+		return err
+	}
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
-	empty := uint64(0)
+	empty, total := uint64(0), uint64(0)
+	types := map[string][]byte{}
 	for _, s := range f.Sections {
+		if s.Type != elf.SHT_NOBITS {
+			total += min(s.Size, MaxBytes+1)
+		}
 		switch {
 		case s.Flags&elf.SHF_COMPRESSED != 0:
 			return fmt.Errorf("section %s is compressed", s.Name)
@@ -40,15 +48,78 @@ func checkSections(data []byte) error {
 			}
 			empty += s.Size
 		}
-		if s.Name == ".BTF" && s.Type != elf.SHT_NOBITS {
+		if total > 2*uint64(len(data)) {
+			return fmt.Errorf("sections overlap: they have more than %d bytes in a file of %d", total, len(data))
+		}
+		isSymbols := s.Type == elf.SHT_SYMTAB && int(s.Link) < len(f.Sections)
+		if isSymbols || s.Type != elf.SHT_NOBITS && (s.Name == ".BTF" || s.Name == ".BTF.ext") {
 			b, err := s.Data()
 			if err != nil {
 				return err
 			}
-			if err := checkTypes(b, f.ByteOrder); err != nil {
-				return fmt.Errorf("section .BTF: %w", err)
+			if types[s.Name] = b; isSymbols {
+				table, err := f.Sections[s.Link].Data()
+				if err != nil {
+					return err
+				}
+				for ; len(b) >= elf.Sym64Size; b = b[elf.Sym64Size:] {
+					take(&names, table, f.ByteOrder.Uint32(b))
+				}
 			}
 		}
+	}
+	if err := checkTypes(types[".BTF"], types[".BTF.ext"], f.ByteOrder, &names); err != nil {
+		return fmt.Errorf("section .BTF: %w", err)
+	}
+	if names < 0 {
+		return errNames
+	}
+	return nil
+}
+
+// maxNames bounds the sum of the lengths of all names, in bytes. The libraries copy a name wherever it is referred to,
+// and millions of symbols, members or relocations could refer to one that is as long as the file.
+const maxNames = 16 << 20
+
+var errNames = fmt.Errorf("the names of its sections, symbols and types have more than %d MiB", maxNames>>20)
+
+// take subtracts the length of the name at an offset in a table from left.
+func take(left *int, table []byte, off uint32) {
+	if *left >= 0 && int64(off) < int64(len(table)) {
+		*left -= max(bytes.IndexByte(table[off:], 0), 0)
+	}
+}
+
+// checkHeaders checks what elf.NewFile reads: a compressed table of names, and the names of sections. It leaves other
+// errors to that.
+func checkHeaders(data []byte, names *int) error {
+	const header, size = 64, 64
+	if len(data) < header || string(data[:4]) != elf.ELFMAG {
+		return nil
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if data[elf.EI_DATA] == byte(elf.ELFDATA2MSB) {
+		order = binary.BigEndian
+	}
+	from, n, table := order.Uint64(data[40:]), uint64(order.Uint16(data[60:])), uint64(order.Uint16(data[62:]))
+	if data[elf.EI_CLASS] != byte(elf.ELFCLASS64) || order.Uint16(data[58:]) != size || table >= n {
+		return fmt.Errorf("not a 64-bit file with at most %d sections", elf.SHN_LORESERVE)
+	}
+	if from > uint64(len(data)) || n*size > uint64(len(data))-from {
+		return nil
+	}
+	all := data[from : from+n*size]
+	h := all[table*size:]
+	if order.Uint64(h[8:])&uint64(elf.SHF_COMPRESSED) != 0 {
+		return fmt.Errorf("section %d is compressed", table)
+	}
+	at := min(order.Uint64(h[24:]), uint64(len(data)))
+	strings := data[at : at+min(order.Uint64(h[32:]), uint64(len(data))-at)]
+	for ; len(all) > 0; all = all[size:] {
+		take(names, strings, order.Uint32(all))
+	}
+	if *names < 0 {
+		return errNames
 	}
 	return nil
 }
@@ -57,25 +128,55 @@ func checkSections(data []byte) error {
 // millions would overflow the stack, which terminates a Go program.
 const maxTypes = 1 << 15
 
-// checkTypes counts the types of a .BTF section (Documentation/bpf/btf.rst). Other errors
-// are left to the library.
-func checkTypes(b []byte, order binary.ByteOrder) error {
+// checkTypes counts the types of a .BTF section and the names that it and .BTF.ext refer to
+// (Documentation/bpf/btf.rst). Other errors are left to the library.
+func checkTypes(b, ext []byte, order binary.ByteOrder, names *int) error {
 	const header, record = 24, 12
 	if len(b) < header {
 		return nil
 	}
-	from, size := uint64(order.Uint32(b[4:]))+uint64(order.Uint32(b[8:])), uint64(order.Uint32(b[12:]))
-	if from > uint64(len(b)) {
-		return nil
+	// part returns the bytes at the offset and size at h[i:], which are relative to the end of h's header.
+	part := func(h []byte, i int) []byte {
+		if len(h) < i+8 {
+			return nil
+		}
+		from, size := uint64(order.Uint32(h[4:]))+uint64(order.Uint32(h[i:])), uint64(order.Uint32(h[i+4:]))
+		from = min(from, uint64(len(h)))
+		return h[from:min(from+size, uint64(len(h)))]
 	}
-	b = b[from:min(from+size, uint64(len(b)))]
+	table := part(b, 16)
+	b = part(b, 8)
 	for n := 0; len(b) >= record; n++ {
 		if n == maxTypes {
 			return fmt.Errorf("more than %d types", maxTypes)
 		}
+		take(names, table, order.Uint32(b))
 		info := order.Uint32(b[4:])
+		kind, element := info>>24&0x1f, btfElement(info>>24&0x1f)
 		b = b[record:]
-		b = b[min(btfExtra(info>>24&0x1f)+btfElement(info>>24&0x1f)*uint64(info&0xffff), uint64(len(b))):]
+		elements := b[:min(element*uint64(info&0xffff), uint64(len(b)))]
+		for ; kind != 15 && element > 0 && len(elements) >= int(element); elements = elements[element:] {
+			take(names, table, order.Uint32(elements))
+		}
+		b = b[min(btfExtra(kind)+element*uint64(info&0xffff), uint64(len(b))):]
+	}
+	for i := 8; i <= 24; i += 8 { // functions, lines, relocations
+		b := part(ext, i)
+		if len(b) < 4 {
+			continue
+		}
+		size := uint64(order.Uint32(b))
+		for b = b[4:]; len(b) >= 8; {
+			take(names, table, order.Uint32(b))
+			n := min(uint64(order.Uint32(b[4:])), uint64(len(b)))
+			b = b[8:]
+			for ; n > 0 && size >= 8 && uint64(len(b)) >= size; n-- {
+				if i == 24 && size >= 12 {
+					take(names, table, order.Uint32(b[8:]))
+				}
+				b = b[size:]
+			}
+		}
 	}
 	return nil
 }

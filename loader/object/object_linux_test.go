@@ -120,14 +120,14 @@ func TestTypesAreCounted(t *testing.T) {
 	for maxTypes%kinds > 0 && len(fits)%len(all) == 0 {
 		fits = append(fits, bytes.Repeat(one(2, 0, 0), maxTypes%kinds)...)
 	}
-	if err := checkTypes(section(fits), order); err != nil {
+	if err := checkTypes(section(fits), nil, order, new(int)); err != nil {
 		t.Errorf("%d types: error = %v", maxTypes, err)
 	}
-	if err := checkTypes(section(append(fits, one(2, 0, 0)...)), order); err == nil {
+	if err := checkTypes(section(append(fits, one(2, 0, 0)...)), nil, order, new(int)); err == nil {
 		t.Errorf("no error for %d types", maxTypes+1)
 	}
 	for n := range 64 { // truncated at any byte
-		if err := checkTypes(section(all)[:n], order); err != nil {
+		if err := checkTypes(section(all)[:n], nil, order, new(int)); err != nil {
 			t.Errorf("%d bytes: error = %v", n, err)
 		}
 	}
@@ -249,5 +249,61 @@ func TestProgramTypes(t *testing.T) {
 		if got := ProgramType(kind); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
+	}
+}
+
+// TestNames checks that names to which many members, symbols or sections refer are counted as often.
+func TestNames(t *testing.T) {
+	order := binary.LittleEndian
+	const n = 1000
+	table := append(append([]byte{0}, bytes.Repeat([]byte("a"), maxNames/n+1)...), 0)
+	// One struct with n members, all of which have the long name.
+	b := make([]byte, 24+12+12*n)
+	order.PutUint32(b[4:], 24)
+	order.PutUint32(b[12:], 12+12*n)
+	order.PutUint32(b[16:], 12+12*n)
+	order.PutUint32(b[20:], uint32(len(table)))
+	order.PutUint32(b[28:], 4<<24|n)
+	for i := range n {
+		order.PutUint32(b[36+12*i:], 1)
+	}
+	left := maxNames
+	if err := checkTypes(append(b, table...), nil, order, &left); err != nil || left >= 0 {
+		t.Errorf("members: %d bytes left, error = %v", left, err)
+	}
+	// Relocations: two in one section.
+	ext := make([]byte, 32+4+8+2*16)
+	order.PutUint32(ext[4:], 32)
+	order.PutUint32(ext[28:], 4+8+2*16)
+	order.PutUint32(ext[32:], 16)
+	order.PutUint32(ext[40:], 2)
+	order.PutUint32(ext[44+8:], 1)
+	order.PutUint32(ext[60+8:], 1)
+	none := append([]byte{}, b[:24]...)
+	order.PutUint32(none[12:], 0)
+	order.PutUint32(none[16:], 0)
+	left = maxNames
+	if err := checkTypes(append(none, table...), ext, order, &left); err != nil || left != maxNames-2*(len(table)-2) {
+		t.Errorf("relocations: %d bytes left, error = %v", left, err)
+	}
+	// An ELF file with n sections, all of which have the long name.
+	file := make([]byte, 64+64*n)
+	copy(file, "\x7fELF\x02\x01\x01")
+	order.PutUint64(file[40:], 64)
+	order.PutUint16(file[58:], 64)
+	order.PutUint16(file[60:], n)
+	for i := range n {
+		order.PutUint32(file[64+64*i:], 1)
+	}
+	order.PutUint64(file[64+24:], uint64(len(file)))
+	order.PutUint64(file[64+32:], uint64(len(table)))
+	left = maxNames
+	if err := checkHeaders(append(file, table...), &left); err == nil {
+		t.Error("no error for the names of sections")
+	}
+	order.PutUint64(file[64+8:], 1<<11)
+	left = maxNames
+	if err := checkHeaders(append(file, table...), &left); err == nil || !strings.Contains(err.Error(), "compressed") {
+		t.Errorf("a compressed table of names: error = %v", err)
 	}
 }

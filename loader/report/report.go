@@ -72,20 +72,20 @@ func (f *Error) message(severity string, source bool) string {
 		}
 		return text
 	}
-	text := ""
+	var text strings.Builder
 	for i, p := range places {
 		what := "expanded from"
 		if i == 0 {
 			what = f.Text
 		} else {
-			text += "\n"
+			text.WriteByte('\n')
 		}
-		text += f.head(p) + severity + ": " + what
+		text.WriteString(f.head(p) + severity + ": " + what)
 		if i > 0 || source {
-			text += f.lines(p)
+			text.WriteString(f.lines(p))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // head returns the position that a message begins with.
@@ -111,13 +111,13 @@ func (f *Error) lines(p manifest.Location) string {
 		return ""
 	}
 	if p.EndLine > 0 {
-		text := "\n" + strings.ReplaceAll(line, "\t", "    ")
+		text := wholeLine(line)
 		for n := p.Line + 1; p.File == "" && n <= min(p.EndLine, p.Line+maxLines); n++ {
 			line, ok := sourceLine(f.Script.Source, n)
 			if !ok {
 				break
 			}
-			text += "\n" + strings.ReplaceAll(line, "\t", "    ")
+			text += wholeLine(line)
 		}
 		return text
 	}
@@ -125,8 +125,18 @@ func (f *Error) lines(p manifest.Location) string {
 	return "\n" + shown.Text + "\n" + strings.Repeat(" ", shown.Column) + strings.Repeat("~", max(1, shown.Width))
 }
 
-// maxLines bounds the lines that are shown after the first of a span.
-const maxLines = 20
+// Bounds of what is shown of a span: lines after the first, and bytes of each.
+const (
+	maxLines = 20
+	maxLine  = 1024
+)
+
+func wholeLine(line string) string {
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
+	}
+	return "\n" + strings.ReplaceAll(line, "\t", "    ")
+}
 
 // Head returns the position that a message begins with, "x.bt:3:12-20: "; empty if there is
 // none.

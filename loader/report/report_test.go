@@ -3,6 +3,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 
 	"btc/internal/manifest"
@@ -44,5 +45,17 @@ func TestMessage(t *testing.T) {
 		if got := f.Brief("ERROR"); got != test.brief {
 			t.Errorf("%s, brief:\n%s\nwant\n%s", test.name, got, test.brief)
 		}
+	}
+}
+
+// TestMessageBounded checks what a chain of spans over long lines takes: 64 of them in a source of 8 MiB would be 1 GB.
+func TestMessageBounded(t *testing.T) {
+	long := strings.Repeat("\t", 8<<20)
+	f := Error{Script: &manifest.Script{File: "x.bt", Source: long}, Text: "bad"}
+	for range 64 {
+		f.Chain = append(f.Chain, manifest.Location{Line: 1, Col: 1, EndLine: 2, EndCol: 1}, manifest.Location{File: "l", Line: 1, Col: 1, EndLine: 1 << 20, Text: long})
+	}
+	if n := len(f.Message("ERROR")); n > 1<<20 {
+		t.Errorf("a message of %d bytes", n)
 	}
 }
