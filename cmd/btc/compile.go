@@ -83,7 +83,7 @@ func (s *scriptFlags) table() option.Table {
 		{
 			Name: "untrusted",
 			To:   &s.untrusted,
-			Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s and 1 GiB",
+			Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s of CPU time and 1 GiB",
 		},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),

@@ -19,7 +19,7 @@ func isTerminal(f *os.File) bool { return format.IsTerminal(f) }
 
 // passedOn are the signals that btc forwards to btrun. A terminal sends SIGINT to both; btrun then
 // takes the second one, which comes at the same moment, for a copy of the first.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1}
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1}
 
 // ownFile reports whether path is a regular file that only this user can have written.
 func ownFile(path string) bool {

@@ -12,9 +12,12 @@ import (
 // limits bound the resources of one compilation. They protect whoever compiles untrusted scripts from resource use
 // that the checks of the language do not prevent.
 type limits struct {
-	time   time.Duration
-	memory uint64 // bytes of the heap
+	time   time.Duration // CPU time; blockedFactor times as much wall clock time
+	memory uint64        // bytes of the heap
 }
+
+// blockedFactor is for compilations that wait, for example for a file of a server that does not respond.
+const blockedFactor = 10
 
 var (
 	usual  = limits{5 * time.Minute, 8 << 30} // ordinary scripts take milliseconds and megabytes
@@ -28,7 +31,7 @@ const heapObjects = "/memory/classes/heap/objects:bytes"
 func (l limits) watch() (stop func()) {
 	done := make(chan struct{})
 	go func() {
-		begin := time.Now()
+		begin, used := time.Now(), cpuTime()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		sample := []metrics.Sample{{Name: heapObjects}}
@@ -40,8 +43,10 @@ func (l limits) watch() (stop func()) {
 			}
 			metrics.Read(sample)
 			switch {
-			case time.Since(begin) > l.time:
-				l.end("takes more than %v", l.time)
+			case cpuTime()-used > l.time:
+				l.end("takes more than %v of CPU time", l.time)
+			case time.Since(begin) > blockedFactor*l.time:
+				l.end("takes more than %v", blockedFactor*l.time)
 			case sample[0].Value.Uint64() > l.memory:
 				l.end("takes more than %d MiB of memory", l.memory>>20)
 			}

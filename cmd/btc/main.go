@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"btc/internal/option"
+	"btc/internal/quit"
 )
 
 // version is set by the linker.
@@ -47,7 +48,10 @@ func helpCommand(root *command) *command {
 	}
 }
 
-func main() { os.Exit(dispatch(os.Args)) }
+func main() {
+	quit.Catch("btc")
+	os.Exit(dispatch(os.Args))
+}
 
 func dispatch(args []string) int {
 	root := rootCommand()

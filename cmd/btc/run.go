@@ -19,6 +19,7 @@ import (
 	"btc/frontend/diag"
 	"btc/internal/manifest"
 	"btc/internal/option"
+	"btc/internal/quit"
 	"btc/loader/options"
 )
 
@@ -337,6 +338,7 @@ func trace(args []string) int {
 	cmd := exec.Command(btrun, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 4)
+	quit.Release()
 	// They stay caught until the process exits: a copy of the signal that ended the run, as from
 	// timeout(1), must not kill it before that.
 	signal.Notify(signals, passedOn...)

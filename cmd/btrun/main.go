@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"btc/cmd/btrun/command"
+	"btc/internal/quit"
 )
 
 // version is set by the linker.
@@ -19,5 +20,6 @@ var version = "devel"
 func init() { runtime.LockOSThread() }
 
 func main() {
+	quit.Catch("btrun")
 	os.Exit(command.Run(os.Args[1:], command.Streams{Out: os.Stdout, Err: os.Stderr, Version: version}))
 }

@@ -44,6 +44,7 @@ var allowed = map[string][]string{
 	"backend/manifest": {"ir", "ir/kernel", "backend/emit", "internal/manifest"},
 
 	"internal/safefile": {},
+	"internal/quit":     {},
 	"internal/color":    {"internal/option"},
 	"internal/option":   {},
 

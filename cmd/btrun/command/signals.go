@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/btrace"
+	"btc/internal/quit"
 )
 
 // impatience is the time after the first signal from which another one ends the run at once.
@@ -45,6 +46,7 @@ func newGuard(discard func()) *guard {
 		wanted = append(wanted, unix.SIGHUP)
 	}
 	signal.Notify(g.signals, wanted...)
+	quit.Before(discard)
 	go g.beforeRun(discard)
 	return g
 }
@@ -84,6 +86,7 @@ func (g *guard) loaded(s *btrace.Session, attached <-chan struct{}) {
 	// With this, writing to a closed pipe returns an error instead of killing the process. Ignoring
 	// SIGPIPE would be inherited by the commands that it starts.
 	signal.Notify(g.brokenPipe, unix.SIGPIPE)
+	quit.Before(s.RestoreTerminal)
 	go handleSignals(s, g.signals, attached, g.over)
 	g.mu.Lock()
 	defer g.mu.Unlock()
