@@ -3,7 +3,9 @@
 package check
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,8 +147,13 @@ func (c *checker) configEntry(e *ast.ConfigEntry) {
 	value, ok := settings[i].parse(e.Value)
 	if !ok {
 		d := c.fail(diag.BadConfigKey, e.Value, "Invalid value for %s. Found: %s.", key, value)
-		if all := settings[i].values; all != nil {
-			d.Message += " Valid values: " + strings.Join(all, ", ")
+		switch s := settings[i]; {
+		case s.values != nil:
+			d.Message += " Valid values: " + strings.Join(s.values, ", ")
+		case s.bool:
+			d.Message += " Valid values: true, false, 1, 0"
+		default:
+			d.Message += " Expected a number " + s.bounds()
 		}
 		return
 	}
@@ -177,12 +184,23 @@ func (s *setting) parse(x ast.Expr) (string, bool) {
 	case s.values != nil:
 		return value, slices.Contains(s.values, value)
 	}
-	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil || n < 0 {
-		return value, false
+	low, high := s.limits()
+	n, err := strconv.ParseInt(value, 10, 64)
+	return value, err == nil && low <= n && n <= high
+}
+
+// limits returns the smallest and the largest number that the setting accepts.
+func (s *setting) limits() (low, high int64) {
+	switch s.name {
+	case "max_strlen":
+		return 1, maxString
+	case "max_map_keys":
+		return 1, math.MaxInt32
 	}
-	if s.name == "max_strlen" && (n < 1 || n > maxString) || s.name == "max_map_keys" && n < 1 {
-		return value, false
-	}
-	return value, true
+	return 0, math.MaxInt32
+}
+
+func (s *setting) bounds() string {
+	low, high := s.limits()
+	return fmt.Sprintf("from %d to %d", low, high)
 }

@@ -347,7 +347,7 @@ func (c *checker) aggregate(m *mapState, at ast.Node, t *types.Type) bool {
 	}
 	if m.agg == nil {
 		m.agg, m.valueAt, c.changed = t, at.Span(), true
-	} else if t.Signed && !m.agg.Signed {
+	} else if t.Signed != m.agg.Signed && t.Signed != (t.Kind == types.Stats) { // stats() of both signs is unsigned
 		m.agg, c.changed = t, true
 	}
 	return true
@@ -425,12 +425,13 @@ func (c *checker) finishDeclared(m *mapState) {
 	switch {
 	case !ok:
 	case percpu != (m.agg != nil):
-		t := m.Value
+		need, why := "hash", fmt.Sprintf("a value of type %s", m.Value)
 		if m.agg != nil {
-			t = m.agg
+			need, why = "percpuhash", fmt.Sprintf("%s()", shapes[m.agg.Kind])
 		}
-		c.fail(diag.BadMapDecl, m.decl, "Incompatible map types. Type from declaration: %s. Type from value/key type: %s", m.Declared, t).
-			Hint("aggregations need percpuhash or percpulruhash, all other values hash or lruhash")
+		other := map[string]string{"hash": "lruhash", "percpuhash": "percpulruhash"}[need]
+		c.fail(diag.BadMapDecl, m.decl, "Incompatible map types. Type from declaration: %s. Type from value/key type: %s", m.Declared, need).
+			Hint("%s needs a %s or %s: write let %s = %s(%d)", why, need, other, m.Name, need, m.MaxEntries)
 	case m.use == keyScalar:
 		m.Declared = "" // a single value needs no hash
 	}

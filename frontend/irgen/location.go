@@ -324,7 +324,7 @@ func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
 }
 
 // loadParts loads a number of a struct in program memory. A field of a packed struct is loaded in parts that are
-// aligned: the kernel refuses misaligned accesses of the stack, and on CPUs without efficient ones (riscv64) also of
+// aligned: the kernel refuses misaligned accesses of the stack, and on CPUs without efficient ones also of
 // map values and records (check_ptr_alignment, with strict_alignment). Objects are aligned to 8 bytes.
 //
 //	v1:i64 = load.u8 [s0+1]

@@ -269,11 +269,21 @@ func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
 	}
 	var args []*ir.Value
 	if op != ir.OpCount {
-		args = append(args, f.num(c.Args[0]))
+		args = append(args, f.summand(m, c.Args[0]))
 	}
 	key := f.key(m, keys)
 	defer f.here(right)()
 	f.mapOp(op, ir.TVoid, m, key, args...)
+}
+
+// summand generates the argument of an aggregation. As in bpftrace, an unsigned number of less than 64 bits is read as a
+// signed one of its size if the map has signed values, but not by stats().
+func (f *fn) summand(m *check.Map, x ast.Expr) *ir.Value {
+	v := f.num(x)
+	if t := f.body.Type(x); m.Value.Signed && m.Shape != "stats" && !t.Signed && t.Size < 8 {
+		return f.Extend(ir.MemKindOf(t.Size, true), v)
+	}
+	return v
 }
 
 // compound generates "left op= right".

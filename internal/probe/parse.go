@@ -315,7 +315,7 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 		}
 		n, err := parseCount(parts[1].Text)
 		if err != nil {
-			return p, at(1, "Invalid rate of %s probe", t.Kind).hint("%s", t.timerHint())
+			return p, at(1, "Invalid rate of %s probe: invalid integer: %s", t.Kind, parts[1].Text).hint("%s", t.timerHint())
 		}
 		if n == 0 {
 			return p, at(1, "%s frequency should be a positive integer", t.Kind).hint("%s", t.timerHint())

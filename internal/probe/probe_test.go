@@ -220,9 +220,9 @@ func TestParseErrors(t *testing.T) {
 		"i:999":                           "-1: Invalid rate of interval probe. Minimum is 1000 or 1us. Found: 999 nanoseconds",
 		"i:min:1":                         "0: min is not an accepted unit of time",
 		"p:hz:0":                          "1: profile frequency should be a positive integer",
-		"p:hz:x":                          "1: Invalid rate of profile probe",
-		"p:hz:1e19":                       "1: Invalid rate of profile probe",
-		"p:hz:4294967295e18":              "1: Invalid rate of profile probe",
+		"p:hz:x":                          "1: Invalid rate of profile probe: invalid integer: x",
+		"p:hz:1e19":                       "1: Invalid rate of profile probe: invalid integer: 1e19",
+		"p:hz:4294967295e18":              "1: Invalid rate of profile probe: invalid integer: 4294967295e18",
 		"p:hz:281474976710657":            "1: Invalid rate of profile probe: 281474976710657 hz is too large (max 281474976710656)",
 		"s:nothing":                       "0: nothing is not a software probe",
 		"s:cycles":                        "0: cycles is not a software probe",
@@ -237,7 +237,7 @@ func TestParseErrors(t *testing.T) {
 		"software:faults:1:2":             "-1: software probe type requires 1 or 2 arguments, found 3",
 		"interval:s:1:2":                  "-1: interval probe type requires 1 or 2 arguments, found 3",
 		"rt:a:b:c":                        "-1: rawtracepoint probe type requires 1 or 2 arguments, found 3",
-		"interval:s:99999999999999999999": "1: Invalid rate of interval probe",
+		"interval:s:99999999999999999999": "1: Invalid rate of interval probe: invalid integer: 99999999999999999999",
 	} {
 		parts := Split(text)
 		p, err := Find(parts[0].Text).Parse(parts[1:])

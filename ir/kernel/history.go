@@ -167,7 +167,7 @@ var spellings = [...]Spelling{
 	{Tag: "kernfs_node", Paths: []string{"parent", "__parent"}},       // 6.15: same
 
 	// A union by iter_type, on all kernels. ITER_UBUF (6.0) is a single buffer that a script cannot tell
-	// from a vector of one: the word of iov is its address, which is no iovec. __ubuf_iovec (6.4) is an
+	// from a vector of one: the word of iov is its address, which is not an iovec. __ubuf_iovec (6.4) is an
 	// iovec of the two words ubuf and count; before 6.4 there is none. Other types (kvec, bvec, xarray)
 	// have other members, which the script names. __iov is read as it is.
 	{Tag: "iov_iter", Paths: []string{"iov", "__iov"}, Raw: "__iov", Tagged: vector}, // 6.4

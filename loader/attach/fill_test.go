@@ -27,7 +27,7 @@ func TestFillParts(t *testing.T) {
 		{"software", "faults $1", "5", "software:faults:5 target=faults count=5"},
 		{"watchpoint", "$1 $2 w", "0x100 8", "watchpoint:0x100:8:w addr=256 len=8 mode=w"},
 		{"interval", "s $1", "", "parameter $1 is not given"},
-		{"interval", "s $1", "x", "is interval:s:x: Invalid rate of interval probe"},
+		{"interval", "s $1", "x", "is interval:s:x: Invalid rate of interval probe: invalid integer: x"},
 		{"interval", "s $1", "0", "frequency should be a positive integer"},
 		{"interval", "$1", "5ns", "Minimum is 1000 or 1us. Found: 5 nanoseconds"},
 		{"profile", "hz $1", "1:2", "requires 1 or 2 arguments, found 3"},

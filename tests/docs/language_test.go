@@ -217,7 +217,7 @@ var effects = map[string]string{
 	"max_strlen":         "capacity of strings whose length is not known, NUL included; at most 32000",
 	"max_map_keys":       "maximum number of elements of a keyed map, unless `let` declares it",
 	"max_stacks":         "maximum number of different stacks of each kind and depth; 0: as many as [the maps may hold](layouts.md#memory-of-maps)",
-	"max_bpf_progs":      "maximum number of programs of a script; more are an error of the compiler, or of btrun if patterns match more",
+	"max_bpf_progs":      "maximum number of programs of a script, at most 4096 whatever it says; more are an error of the compiler, or of btrun if patterns match more",
 	"max_probes":         "maximum number of attach points of a run, with all matches of patterns",
 	"missing_probes":     "what btrun does when an attach point does not exist on the host",
 	"stack_mode":         "how stacks print, unless kstack() or ustack() sets the mode",
