@@ -26,8 +26,8 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(text, []byte("\n")); n > 40 {
-		t.Errorf("example has %d lines (max 40)", n)
+	if n := bytes.Count(text, []byte("\n")); n > 60 {
+		t.Errorf("example has %d lines (max 60)", n)
 	}
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", dir, "../examples/agent").CombinedOutput(); err != nil {

@@ -4,14 +4,18 @@ package driver
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -38,7 +42,7 @@ func Features() []Feature {
 		{"syscalls", "the kernel has no system call tracepoints", exists("/sys/kernel/tracing/events/syscalls")},
 		{"open-call", "the architecture has no system call open", exists("/sys/kernel/tracing/events/syscalls/sys_enter_open")},
 		{"perf", "the kernel has no perf events", exists("/sys/bus/event_source/devices/software")},
-		{"watchpoint", "the machine has no hardware breakpoints for perf", watchpoint},
+		{"watchpoint", "the machine has no hardware breakpoints for perf, or they do not fire", watchpoint},
 		{"fentry", "the kernel refuses fentry", func() bool { return fentry() == nil }},
 		{"no-fentry", "the kernel has fentry", func() bool { return errors.Is(fentry(), os.ErrPermission) }},
 		{"for-each", "the kernel has no helper that walks a map (bpf_for_each_map_elem, 5.13)", forEach},
@@ -82,15 +86,25 @@ func kprobe() bool {
 	return err == nil
 }
 
-// watchpoint reports whether a hardware breakpoint can be set, on an unused address of this process.
+// watchedWord is written while a breakpoint is on it.
+var watchedWord uint64
+
+// watchpoint reports whether a hardware breakpoint counts a write of this thread. Some virtual machines let one be set
+// that never fires.
 func watchpoint() bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1,
-		Bp_type: 2 /* write */, Ext1: 0x1000, Ext2: 8}
+		Bp_type: 2 /* write */, Ext1: uint64(uintptr(unsafe.Pointer(&watchedWord))), Ext2: 8}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if err == nil {
-		unix.Close(fd)
+	if err != nil {
+		return false
 	}
-	return err == nil
+	defer unix.Close(fd)
+	atomic.AddUint64(&watchedWord, 1)
+	count := make([]byte, 8)
+	n, err := unix.Read(fd, count)
+	return err == nil && n == 8 && binary.NativeEndian.Uint64(count) > 0
 }
 
 // cycles reports whether the counter of CPU cycles can be opened.
