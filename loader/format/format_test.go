@@ -3,7 +3,9 @@
 package format
 
 import (
+	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,4 +156,21 @@ func FuzzPrintf(f *testing.F) {
 		p := ParseFormat(format)
 		(&Env{}).Printf(nil, p, args)
 	})
+}
+
+// TestPrintfCut checks that the values of an event after MaxText bytes are omitted, and that the text says so.
+func TestPrintfCut(t *testing.T) {
+	const size = 1 << 20
+	l := &manifest.Layout{Kind: "string", Size: size, Count: size}
+	args := make([]Value, 100)
+	for i := range args {
+		args[i] = Value{Layout: l, Bytes: bytes.Repeat([]byte("a"), size)}
+	}
+	got := (&Env{}).Printf([]byte("before "), ParseFormat(strings.Repeat("%s", len(args))+"end"), args)
+	if n := len(got); n > MaxText+size+100 || !bytes.HasSuffix(got, []byte(" [cut: more than 4 MiB]\n")) {
+		t.Errorf("%d bytes that end in %q", n, got[max(n-30, 0):])
+	}
+	if got := (&Env{}).Printf(nil, ParseFormat("%s%send"), args[:2]); len(got) != 2*size+3 {
+		t.Errorf("%d bytes of 2 MiB", len(got))
+	}
 }

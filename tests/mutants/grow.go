@@ -35,6 +35,9 @@ func Grow(m *manifest.Manifest, limit int, r *rand.Rand) {
 		if f := choose(some, r); f.value.IsValid() {
 			left -= grow(f.value, left, r)
 		}
+		if left < limit/2 { // collecting millions of fields again takes long
+			return
+		}
 	}
 }
 
