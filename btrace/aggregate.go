@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -326,7 +327,7 @@ func (s Series) Merge(t Series) (Series, error) {
 		return s, fmt.Errorf("series with different intervals or functions cannot be merged")
 	}
 	points := append(slices.Clone(s.Points), t.Points...)
-	slices.SortStableFunc(points, func(a, b Point) int { return a.Start.Compare(b.Start) })
+	sort.SliceStable(points, func(i, j int) bool { return points[i].Start.Before(points[j].Start) })
 	s.Points = nil
 	for _, p := range points {
 		last := len(s.Points) - 1

@@ -3,10 +3,9 @@
 package binary
 
 import (
-	"cmp"
 	"debug/elf"
 	"encoding/binary"
-	"slices"
+	"sort"
 )
 
 // frame is an entry of .eh_frame: the code of a function, or of a part of one.
@@ -61,17 +60,15 @@ func (x *frames) index() {
 		}
 		at += 4 + length
 	}
-	slices.SortFunc(x.all, func(a, b frame) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	sort.Slice(x.all, func(i, j int) bool {
+		a, b := x.all[i], x.all[j]
+		return a.from < b.from || a.from == b.from && a.to < b.to
+	})
 }
 
 // around returns the frame that contains an address; nil: there is none.
 func (x *frames) around(addr uint64) *frame {
-	i, _ := slices.BinarySearchFunc(x.all, addr, func(f frame, addr uint64) int {
-		if f.from <= addr {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(x.all), func(i int) bool { return x.all[i].from > addr })
 	if i == 0 || x.all[i-1].to <= addr {
 		return nil
 	}

@@ -153,7 +153,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		progs, err := p.loadPlan(&exp.Plans[i])
 		// Too long for the verifier, or a clause is refused: then its own error follows.
 		if err != nil && len(exp.Plans[i].Joined) > 0 {
-			exp.Plans = slices.Replace(exp.Plans, i, i+1, exp.Plans[i].Apart()...)
+			exp.Plans = append(append(exp.Plans[:i:i], exp.Plans[i].Apart()...), exp.Plans[i+1:]...)
 			i--
 			continue
 		}

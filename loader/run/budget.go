@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -210,15 +211,7 @@ func (s *session) detachOver(now time.Time, total float64) {
 			live = append(live, c)
 		}
 	}
-	slices.SortStableFunc(live, func(x, y *costed) int {
-		switch {
-		case x.share[1] > y.share[1]:
-			return -1
-		case x.share[1] < y.share[1]:
-			return 1
-		}
-		return 0
-	})
+	sort.SliceStable(live, func(i, j int) bool { return live[i].share[1] > live[j].share[1] })
 	rest := total
 	for len(live) > 0 && rest > s.opts.Budget {
 		c := live[0]
