@@ -4,7 +4,8 @@
 #   make test    installs what the tests need, if it is permitted to, and runs all tests
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+# For linux/amd64, functions are not aligned (Go: to 32 bytes), which makes btrun 135 KB smaller.
+LDFLAGS  := -s -w $(shell cat tools/ldflags.$$($(GO) env GOOS)-$$($(GO) env GOARCH) 2>/dev/null) -X main.version=$(VERSION)
 # Without inlining in these packages btrun is 280 KB smaller; no user waits for them.
 GCFLAGS  := $(foreach p,$(shell cat tools/noinline.txt),-gcflags=$(p)=-l)
 export CGO_ENABLED = 0

@@ -4,7 +4,9 @@
 package stripped
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +30,19 @@ func NoInline() ([]string, error) {
 	return strings.Fields(string(text)), err
 }
 
+// linkFlags are the linker's flags for the platform, as in the Makefile.
+func linkFlags(root string) (string, error) {
+	out, err := exec.Command("go", "env", "GOOS", "GOARCH").Output()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "tools/ldflags."+strings.Join(strings.Fields(string(out)), "-")))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return "-s -w " + strings.TrimSpace(string(text)), err
+}
+
 // Build builds programs of the repository ("./cmd/btrun") in a directory, without cgo.
 func Build(dir string, packages ...string) error {
 	patterns, err := NoInline()
@@ -37,15 +52,21 @@ func Build(dir string, packages ...string) error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w"}
+	top, err := root()
+	if err != nil {
+		return err
+	}
+	link, err := linkFlags(top)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-ldflags", link}
 	for _, p := range patterns {
 		args = append(args, "-gcflags", p+"=-l")
 	}
 	args = append(args, "-o", dir+"/")
 	cmd := exec.Command("go", append(args, packages...)...)
-	if cmd.Dir, err = root(); err != nil {
-		return err
-	}
+	cmd.Dir = top
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %v\n%s", strings.Join(packages, " and "), err, out)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,15 @@ func (r *release) noInline() ([]string, error) {
 	return flags, err
 }
 
+// linkFlags are the linker's flags for a platform, as in the Makefile.
+func (r *release) linkFlags(p platform) (string, error) {
+	text, err := os.ReadFile(filepath.Join(r.root, "tools/ldflags."+p.os+"-"+p.arch))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return "-s -w -buildid= " + strings.TrimSpace(string(text)), err
+}
+
 // buildAll builds the programs of each platform.
 func (r *release) buildAll() error {
 	flags, err := r.noInline()
@@ -46,18 +56,22 @@ func (r *release) buildAll() error {
 		return err
 	}
 	for _, p := range platforms {
+		link, err := r.linkFlags(p)
+		if err != nil {
+			return err
+		}
 		programs := []string{"btc", "btrun"}
 		if p.os != "linux" {
 			programs = programs[:1]
 		}
 		for _, name := range programs {
 			out := filepath.Join(r.work, name)
-			_, err := r.goCommand(
+			_, err = r.goCommand(
 				[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
 				append(
 					[]string{
 						"build", "-trimpath", "-buildvcs=false", "-o", out,
-						"-ldflags", "-s -w -buildid= -X main.version=" + strings.TrimPrefix(r.version, "v"),
+						"-ldflags", link + " -X main.version=" + strings.TrimPrefix(r.version, "v"),
 					},
 					append(flags, "./cmd/"+name)...,
 				)...,
