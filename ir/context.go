@@ -3,6 +3,7 @@
 package ir
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,14 @@ func UsesOfContext(f *Func) ContextUse {
 		b.Term.Uses(func(v **Value) { c.Other = c.Other || *v == ctx })
 	}
 	return c
+}
+
+// LongResult reports whether the word at an offset of the context is the result of the probed function, and an integer
+// of 64 bits: other kernels may return 32 bits in it.
+func (p *Prog) LongResult(off int) bool {
+	return p != nil && slices.ContainsFunc(p.Args, func(u ArgUse) bool {
+		return u.Name == "" && 8*u.Slot == off && (u.Bits == 64 || u.Bits == -64)
+	})
 }
 
 // RecordField returns the member of the record that a program of a system call's tracepoint reads at an

@@ -29,6 +29,8 @@ type Func struct {
 	// IDInsns are the marked immediates of attachid (`r1 = N`, mov imm32): the
 	// loader writes the attach point's number there in each clone.
 	IDInsns []int
+	// Result are the loads of a result of 64 bits.
+	Result []int
 	// Forms are the tests for an architecture or a helper, sorted by Insn.
 	Forms []Form
 	// Context is what a program does with its context.

@@ -111,6 +111,10 @@ func (e *encoder) insn(i *mach.Insn, calls map[string]bool) {
 		e.reloc(at, i.Args[0], calls)
 	case mach.Select:
 		e.reloc(at+1, i.Args[3], calls)
+	case mach.Load:
+		if i.Result {
+			e.out.Result = append(e.out.Result, at)
+		}
 	case mach.IDImm:
 		e.out.IDInsns = append(e.out.IDInsns, at)
 	case mach.CallSub:

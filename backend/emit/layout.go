@@ -270,7 +270,7 @@ func allAlike(xs, ys []mach.Insn) bool {
 // alike reports whether two instructions in machine form encode alike.
 func alike(x, y *mach.Insn) bool {
 	return x.Op == y.Op && x.W == y.W && x.Cond == y.Cond && x.Size == y.Size && x.Dst == y.Dst && x.Off == y.Off &&
-		x.Imm == y.Imm && x.Sym == y.Sym && x.CORE == y.CORE && x.Kind == y.Kind && x.Relocated == y.Relocated &&
+		x.Imm == y.Imm && x.Sym == y.Sym && x.CORE == y.CORE && x.Kind == y.Kind && x.Relocated == y.Relocated && x.Result == y.Result &&
 		slices.Equal(x.Args, y.Args)
 }
 

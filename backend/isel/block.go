@@ -364,7 +364,9 @@ func (s *selector) loadFrom(base mach.Operand, off int, v *ir.Value) mach.Operan
 	i := mach.Insn{Op: mach.Load, Size: v.Mem.Size(), Args: []mach.Operand{base}, Off: off}
 	if v.Op == ir.OpLoad && v.CORE.Type != "" {
 		i.CORE, i.Kind, i.Relocated = v.CORE, v.Kind, true
-	} else if field, ok := s.f.Prog.RecordField(off); ok && v.Op == ir.OpLoad && v.Args[0].Type.Kind == ir.Ctx {
+	} else if v.Op != ir.OpLoad || v.Args[0].Type.Kind != ir.Ctx {
+	} else if i.Result = i.Size == 8 && s.f.Prog.LongResult(off); i.Result {
+	} else if field, ok := s.f.Prog.RecordField(off); ok {
 		// The record of a system call has one layout until here: passes need not know that it moves.
 		i.CORE, i.Kind, i.Relocated, i.Off = field, ir.FieldByteOffset, true, 0
 	}

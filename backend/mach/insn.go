@@ -159,7 +159,8 @@ type Insn struct {
 	Dst  Reg // NoReg when there is no result or it is not read
 	// Relocated means that CORE and Kind are set.
 	Relocated bool
-	Size      int // bytes of a memory access or a swap: 1, 2, 4, 8
+	Result    bool // Load: of a result of 64 bits, see ir.Prog.LongResult
+	Size      int  // bytes of a memory access or a swap: 1, 2, 4, 8
 	Args      []Operand
 	Off       int // bytes
 	Imm       int64

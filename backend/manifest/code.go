@@ -18,7 +18,7 @@ var contexts = map[probe.Context]string{
 
 // code returns the manifest's description of a program's instructions.
 func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
-	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName)}
+	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName), Result: f.Result}
 	if f.Context.Any() {
 		c.Context = contexts[f.Prog.Type().Program.Context()]
 	}

@@ -624,6 +624,11 @@ func (b *body) argLocation(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	if b.out.Args == nil {
 		b.out.Args = map[int]manifest.ArgUse{}
 	}
+	if r := typ.Resolve(); i < 0 && (r.Kind == kernel.Int || r.Kind == kernel.Enum) {
+		if use.Bits = 8 * r.Size; r.Signed {
+			use.Bits = -use.Bits
+		}
+	}
 	b.out.Args[i] = use
 	e.Location = &Location{Root: RootArg, Space: types.Kernel, Arg: i}
 	b.placed(x, e, t)

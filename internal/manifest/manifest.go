@@ -123,6 +123,9 @@ type Code struct {
 	// Raw means that the program may run from the raw tracepoint instead of its tracepoint.
 	Raw   bool   `json:"raw,omitempty"`
 	Forms []Form `json:"forms,omitempty"`
+	// Result are the indices of the instructions that load an integer result of 64 bits: on a kernel where the result
+	// has 32 bits, the upper half of the word that they load is undefined.
+	Result []int `json:"result,omitempty"`
 }
 
 // Form is a test by which a program selects one of two forms: an instruction moves the result of a CO-RE relocation,
@@ -149,8 +152,9 @@ type RecordUse struct {
 // ArgUse is an argument or result of a fentry, fexit or raw tracepoint.
 type ArgUse struct {
 	Name string `json:"name,omitempty"`
-	Type string `json:"type"` // C type in the target
-	Slot int    `json:"slot"` // number of 8-byte words before it in the context
+	Type string `json:"type"`           // C type in the target
+	Slot int    `json:"slot"`           // number of 8-byte words before it in the context
+	Bits int    `json:"bits,omitempty"` // of a result that is an integer: its width; negative if it is signed
 }
 
 // Attach is an attach point, split into parts. Patterns are expanded on the host.

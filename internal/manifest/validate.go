@@ -326,6 +326,7 @@ func (p *Program) check(c *checker, path place) {
 		c.text(path.item("args", i).key("name"), a.Name, maxName)
 		c.text(path.item("args", i).key("type"), a.Type, maxText)
 		c.within(path.item("args", i).key("slot"), int64(a.Slot), 0, maxArgs)
+		c.within(path.item("args", i).key("bits"), int64(a.Bits), -64, 64)
 	}
 	c.within(path.key("record"), int64(len(p.Record)), 0, maxArgs)
 	for i, u := range p.Record {
@@ -359,6 +360,7 @@ func (p *Code) check(c *checker, path place) {
 	for i, n := range p.RecordArgs {
 		c.within(path.item("record_args", i), int64(n), 0, MaxCallArgs-1)
 	}
+	c.within(path.key("result"), int64(len(p.Result)), 0, maxPerScript)
 	c.within(path.key("forms"), int64(len(p.Forms)), 0, maxPerScript)
 	for i, f := range p.Forms {
 		if f.Function != "" {

@@ -103,6 +103,8 @@ type Prototype struct {
 	Result string // type of the return value
 	// ResultClass is the Class of the return value.
 	ResultClass string
+	// ResultBits is the width of an integer result, negative if it is signed; else 0.
+	ResultBits int
 	// Variadic: it has more parameters, which are not in Params.
 	Variadic bool
 }
@@ -154,10 +156,7 @@ func Arguments(p *manifest.Program, proto Prototype) error {
 			slot += max(1, (param.Size+7)/8)
 		}
 		if use.Name == "" {
-			// A program that was compiled for an int extends the sign of its lower half, which is right for a long that
-			// fits, such as a file descriptor or an error. The reverse is not: the upper half of an int is undefined.
-			grown := use.Type == "int" && proto.Result == "long int"
-			found = slot == use.Slot && (proto.Result == use.Type || grown)
+			found = slot == use.Slot && (proto.Result == use.Type || fits(use.Bits, proto.ResultBits))
 		}
 		if !found {
 			return fmt.Errorf("on this kernel %s has other arguments: %s of type %s is not where the object reads it;"+
@@ -165,4 +164,26 @@ func Arguments(p *manifest.Program, proto Prototype) error {
 		}
 	}
 	return nil
+}
+
+// fits reports whether a program can read an integer result of a number of bits where the kernel's has another
+// number, both negative for signed ones: it reads the lower half of a long, and Narrowed tells it to read an int.
+func fits(was, here int) bool {
+	was, here = max(was, -was), max(here, -here)
+	return was != 0 && was == here || min(was, here) == 32 && max(was, here) == 64
+}
+
+// Narrowed returns the number of bits of a result, negative if it is signed, that has 32 bits on the kernel and 64 in
+// the object, and else 0. cut reports the reverse: larger results lose their upper half.
+func Narrowed(p *manifest.Program, proto *Prototype) (bits int, cut bool) {
+	for _, use := range p.Args {
+		switch here := proto.ResultBits; {
+		case use.Name != "" || use.Bits == 0 || here == 0:
+		case use.Bits%64 == 0 && here%64 != 0:
+			return here, false
+		case use.Bits%64 != 0 && here%64 == 0:
+			return 0, true
+		}
+	}
+	return 0, false
 }

@@ -32,11 +32,23 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.use, err, c.want)
 		}
 	}
-	here.Result = "long int"
-	for text, want := range map[string]bool{"long int": true, "int": true, "unsigned int": false} { // what the object was compiled for
-		p := &manifest.Program{Args: []manifest.ArgUse{{Slot: 4, Type: text}}}
-		if err := Arguments(p, here); (err == nil) != want {
-			t.Errorf("result of type %s on a kernel with long int: %v", text, err)
+	for _, c := range []struct {
+		was, here int // bits
+		want      bool
+		narrow    int
+		cut       bool
+	}{
+		{-64, -64, true, 0, false}, {-64, 64, true, 0, false}, {-32, -64, true, 0, true}, {-64, -32, true, -32, false},
+		{64, 32, true, 32, false}, {32, -32, true, 0, false}, {-32, 8, false, 0, false}, {0, -64, false, 0, false}, {-64, 0, false, 0, false},
+	} {
+		here.Result, here.ResultBits = "here", c.here
+		p := &manifest.Program{Args: []manifest.ArgUse{{Slot: 4, Type: "there", Bits: c.was}}}
+		err := Arguments(p, here)
+		if (err == nil) != c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if narrow, cut := Narrowed(p, &here); err == nil && (narrow != c.narrow || cut != c.cut) {
+			t.Errorf("%+v: narrowed to %d, cut %v", c, narrow, cut)
 		}
 	}
 }

@@ -213,6 +213,9 @@ func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err
 	for i := range out.Plans {
 		x.warnSwitchedOff(out.Plans[i].Prog)
 		x.filter(&out.Plans[i])
+		if p := &out.Plans[i]; p.Cut {
+			x.warn(p.Prog, p.CutText())
+		}
 	}
 	for _, w := range x.warnings {
 		w.Script = &m.Script

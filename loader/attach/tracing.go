@@ -72,6 +72,12 @@ func rawTracepoint(spec *btf.Spec, name string) *btf.FuncProto {
 // prototype returns a function's prototype without its first skip parameters.
 func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 	out := &adapt.Prototype{Result: typeText(proto.Return), ResultClass: class(proto.Return)}
+	switch r := btf.UnderlyingType(proto.Return).(type) {
+	case *btf.Int:
+		out.ResultBits = bits(r.Size, r.Encoding == btf.Signed)
+	case *btf.Enum:
+		out.ResultBits = bits(r.Size, r.Signed)
+	}
 	if n := len(proto.Params); n > 0 && proto.Params[n-1].Name == "" && isVoid(proto.Params[n-1].Type) {
 		out.Variadic = true
 	}
@@ -84,6 +90,13 @@ func prototype(proto *btf.FuncProto, skip int) *adapt.Prototype {
 		out.Params = append(out.Params, p)
 	}
 	return out
+}
+
+func bits(size uint32, signed bool) int {
+	if signed {
+		return -8 * int(size)
+	}
+	return 8 * int(size)
 }
 
 // class returns how a value of a type is passed, see adapt.Param.

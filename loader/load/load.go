@@ -129,6 +129,13 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	}
 	p := &programs{object: o, loaded: l, opts: opts, host: h, cache: h.Types()}
 	p.decideForms()
+	for i := range exp.Plans {
+		for _, c := range append([]resolve.Plan{exp.Plans[i]}, exp.Plans[i].Joined...) {
+			if s := o.Spec.Programs[c.Prog.Name]; c.Narrow != 0 {
+				s.Instructions = rewrite.Narrow(o.Manifest, c.Prog, s.Instructions, c.Narrow)
+			}
+		}
+	}
 	if !opts.LongLoops {
 		if l.Loops, err = newLoops(o, cpus); err != nil {
 			l.Close()

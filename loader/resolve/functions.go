@@ -130,10 +130,9 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 		if err := adapt.Arguments(p, *proto); err != nil {
 			return Plan{}, err
 		}
-		return Plan{
-			Strategy: PerMatch,
-			Matches:  []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}},
-		}, nil
+		plan := Plan{Strategy: PerMatch, Matches: []Match{{Text: inModule(p.Kind, module, written), Group: module, Name: a.Name}}}
+		plan.Narrow, plan.Cut = adapt.Narrowed(p, proto)
+		return plan, nil
 	}
 	functions, err := k.Functions()
 	if err != nil {

@@ -134,6 +134,9 @@ type Plan struct {
 	Strategy   Strategy
 	AttachType ebpf.AttachType // attach type, with the strategy Multi
 	Direction  string          // sys_enter or sys_exit, with the strategy SharedRaw
+	// Narrow and Cut describe a result whose width is not that in the object, see adapt.Narrowed.
+	Narrow int
+	Cut    bool
 	// Filtered means that the program must be loaded with the filters of the run.
 	Filtered bool
 	// Joined are the plans of clauses that the programs of this plan call after its own, see Join. They have the
@@ -144,6 +147,12 @@ type Plan struct {
 // UsesID reports whether a clause of the plan uses the number of its attach point.
 func (p *Plan) UsesID() bool {
 	return p.Prog.UsesID || slices.ContainsFunc(p.Joined, func(j Plan) bool { return j.Prog.UsesID })
+}
+
+// CutText is the warning for a plan with Cut.
+func (p *Plan) CutText() string {
+	return p.Prog.Attach.Text + " returns 64 bits on this kernel, and the script was compiled for 32: larger results are cut;" +
+		" compile the script for this kernel (--target)"
 }
 
 // NumPrograms returns the number of BPF programs loaded for a plan.

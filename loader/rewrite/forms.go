@@ -193,10 +193,11 @@ func Fix(insns asm.Instructions, forms []manifest.Form, helper string) bool {
 // their index in insns.
 type code struct {
 	insns  asm.Instructions
-	next   []int  // next instruction; -1 at an exit
-	target []int  // target of a conditional jump, or -1
-	gone   []bool // no effect: only its successor matters
-	raw    []int  // index as the kernel counts, and the function's length
+	next   []int                    // next instruction; -1 at an exit
+	target []int                    // target of a conditional jump, or -1
+	gone   []bool                   // no effect: only its successor matters
+	raw    []int                    // index as the kernel counts, and the function's length
+	extend map[int]asm.Instructions // instructions to insert, by the index of the one before
 }
 
 // newCode returns an error if a jump leads outside the function.
@@ -281,7 +282,7 @@ func (c *code) compact() (asm.Instructions, []int) {
 			}
 		}
 		if kept[i] {
-			number += c.raw[i+1] - c.raw[i]
+			number += c.raw[i+1] - c.raw[i] + len(c.extend[i])
 		}
 	}
 	newIndex[n] = number
@@ -306,7 +307,7 @@ func (c *code) compact() (asm.Instructions, []int) {
 			ins = withHead(ins, &c.insns[0])
 			head = nil
 		}
-		out = append(out, ins)
+		out = append(append(out, ins), c.extend[i]...)
 	}
 	return append(out, c.insns[n:]...), at
 }
@@ -351,13 +352,15 @@ func Renumber(m *manifest.Manifest, program string, at []int, left []manifest.Fo
 		if p.Name != program {
 			continue
 		}
-		var ids []int
-		for _, n := range p.IDInsns {
-			if n = moved(n); n >= 0 {
-				ids = append(ids, n)
+		for _, list := range []*[]int{&p.IDInsns, &p.Code.Result} {
+			var kept []int
+			for _, n := range *list {
+				if n = moved(n); n >= 0 {
+					kept = append(kept, n)
+				}
 			}
+			*list = kept
 		}
-		p.IDInsns = ids
 		p.Code.Forms = left
 	}
 	for i := range m.Fields {

@@ -176,6 +176,11 @@ func unknown(format string, args ...any) error {
 // prototype converts the type of a function to the form that the loader compares.
 func prototype(t *kernel.Type) *adapt.Prototype {
 	out := &adapt.Prototype{Result: t.Elem().String(), ResultClass: class(t.Elem()), Variadic: t.Variadic}
+	if r := t.Elem().Resolve(); r.Kind == kernel.Int || r.Kind == kernel.Enum {
+		if out.ResultBits = 8 * r.Size; r.Signed {
+			out.ResultBits = -out.ResultBits
+		}
+	}
 	for _, param := range t.Params {
 		p := param.Type()
 		made := adapt.Param{Name: param.Name, Type: p.String(), Size: p.Resolve().Size, Class: class(p)}

@@ -92,6 +92,9 @@ func (c *checker) point(r *resolve.Result, lost map[int]bool) point {
 // attached returns the result for an attach point that the target has.
 func (c *checker) attached(p *manifest.Program, plan *resolve.Plan) point {
 	out := point{verdict: OK, sites: len(plan.Matches)}
+	if plan.Cut {
+		out.text = plan.CutText()
+	}
 	module := "" // set if all attach sites depend on a module
 	for i := range plan.Matches {
 		if module = c.moduleOf(p, &plan.Matches[i]); module == "" {
