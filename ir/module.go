@@ -5,9 +5,11 @@ package ir
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
+	"btc/internal/probe"
 	"btc/ir/kernel"
 )
 
@@ -148,6 +150,20 @@ type Prog struct {
 	// tracepoints.
 	MayShare, MayRunRaw, SharesScratch bool
 	Pos                                Pos
+}
+
+// AtFunctionEntry reports whether the program runs at the entry of a user-space function: at a uprobe on
+// a function by name, not at an offset or an address. With parameters in the attach point ($1) the last
+// part says so, unless it is one.
+func (p *Prog) AtFunctionEntry() bool {
+	if p == nil || p.Kind != probe.Uprobe || p.Attach.Offset != 0 || p.Attach.Addr != 0 {
+		return false
+	}
+	name := p.Attach.Name
+	if n := len(p.Attach.Fill); n > 0 {
+		name = p.Attach.Fill[n-1]
+	}
+	return name != "" && !strings.ContainsAny(name, "$+") && (name[0] < '0' || name[0] > '9')
 }
 
 // RecordUse is a field of a tracepoint's record without a relocation.

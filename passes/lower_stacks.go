@@ -3,6 +3,7 @@
 package passes
 
 import (
+	"btc/internal/arch"
 	"btc/ir"
 )
 
@@ -36,28 +37,103 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	if v.Op == ir.OpUstack {
 		flags = flagUserStack
 	}
-	frames := l.Slot("frames", 8*stacks.Depth, 8)
-	if v.Imm > unrolledFrames {
+	// A long stack of an entry uprobe is written one word further, so that there is room for the caller.
+	depth, room := int(v.Imm), 0
+	entry := v.Op == ir.OpUstack && depth > 1 && l.Func().Prog.AtFunctionEntry()
+	if entry && depth > unrolledFrames {
+		room = 8
+	}
+	frames := l.Slot("frames", 8*stacks.Depth+room, 8)
+	if depth > unrolledFrames {
 		// ir.Verify knows the bounds of an offset but not its alignment.
-		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce)
+		frames.Slot.Size = max(frames.Slot.Size, roundUp(size, 8*hashedAtOnce)+8*hashedAtOnce+room)
 		frames.Slot.Class = ir.Scratch // the kernel requires constant offsets in the frame
 	}
-	if stacks.Depth > int(v.Imm) || wantsInitialized(l.Func().Prog) {
-		l.zero(frames, 8*stacks.Depth)
+	if stacks.Depth > depth || wantsInitialized(l.Func().Prog) {
+		l.zero(frames, 8*stacks.Depth+room)
 	}
+	walk := l.AddImm(frames, int64(room))
 	// On success the helper zeroes the rest of the buffer.
-	n := l.Call("get_stack", ir.TI64, v.Args[0], frames, ir.Const(int64(size)), ir.Const(flags))
+	n := l.Call("get_stack", ir.TI64, v.Args[0], walk, ir.Const(int64(size)), ir.Const(flags))
 	l.check("get_stack", n)
 	return l.IfValue(l.ICmp(ir.SGT, n, ir.Const(0)), ir.TI64,
 		func() *ir.Value {
+			first, length := walk, n
+			if entry {
+				added := l.addCaller(v, frames, walk, depth, stacks.Depth)
+				length = l.clamp(l.Add(n, added), size)
+				if room > 0 {
+					first = l.Add(frames, l.Sub(ir.Const(int64(room)), l.And(l.forget(added), ir.Const(8))))
+				}
+			}
 			// The low bits of the id are the length, at most 1024 and never 0.
-			hash := l.And(l.hashFrames(frames, v.Imm), ir.Const(-1<<stackLenBits))
-			id := l.Or(hash, l.LShr(n, ir.Const(3)))
-			l.keepStack(stacks, id, frames)
+			hash := l.And(l.hashFrames(first, v.Imm), ir.Const(-1<<stackLenBits))
+			id := l.Or(hash, l.LShr(length, ir.Const(3)))
+			l.keepStack(stacks, id, first)
 			return id
 		},
 		func() *ir.Value { return ir.Const(0) })
 }
+
+// addCaller adds the probed function's immediate caller as the second frame of the stack at walk,
+// and returns the bytes by which the stack got longer: 8 or 0. The kernel follows frame pointers,
+// and at a function's entry that register still is the caller's: the walk yields the function, then
+// the caller's caller. (x86 since 6.11 reads the return address itself where the function begins with
+// push %rbp or endbr64; push %rbp: is_uprobe_at_func_entry of arch/x86/events/core.c. riscv64 takes
+// it from ra.) Nothing is added if the walk has it, or if it cannot be an address of code: 0 after
+// an error of the read and where a thread begins, the argument count at _start.
+//
+// A stack that begins after frames now begins at frames. In a shorter one, in the frame, the words
+// are moved.
+func (l *lowering) addCaller(v, frames, walk *ir.Value, depth, slots int) *ir.Value {
+	caller := l.returnAddress(v)
+	none := func() *ir.Value { return ir.Const(0) }
+	return l.IfValue(l.ICmp(ir.UGE, caller, ir.Const(lowestCode)), ir.TI64, func() *ir.Value {
+		return l.IfValue(l.ICmp(ir.NE, l.Load(ir.U64, walk, 8), caller), ir.TI64, func() *ir.Value {
+			if depth > unrolledFrames {
+				l.Store(ir.U64, frames, 0, l.Load(ir.U64, walk, 0))
+				if slots > depth { // the last frame is past the end
+					l.Store(ir.U64, frames, 8*depth, ir.Const(0))
+				}
+			} else {
+				for i := depth - 1; i > 1; i-- {
+					l.Store(ir.U64, frames, 8*i, l.Load(ir.U64, frames, 8*(i-1)))
+				}
+			}
+			l.Store(ir.U64, frames, 8, caller)
+			return ir.Const(8)
+		}, none)
+	}, none)
+}
+
+// lowestCode is an address below which no process has code, unless vm.mmap_min_addr is set to less.
+const lowestCode = 4096
+
+// returnAddress returns the return address at a function's entry, 0 if it cannot be read. A register
+// holds it without an authentication code: the function has not signed it yet. A compat process of
+// arm64 has it in another register, and 0 in this one.
+func (l *lowering) returnAddress(v *ir.Value) *ir.Value {
+	served := l.m.Served()
+	if len(served) < 2 {
+		return l.returnAddressOn(l.arch(), v)
+	}
+	return l.byArch(func(a *arch.Arch) *ir.Value { return l.returnAddressOn(a, v) })
+}
+
+func (l *lowering) returnAddressOn(a *arch.Arch, v *ir.Value) *ir.Value {
+	if a.Link != "" {
+		return l.savedOn(a, "reg "+a.Link, v.Args[0])
+	}
+	word := l.Slot("caller", 8, 8)
+	l.Store(ir.U64, word, 0, ir.Const(0))
+	compat := l.ICmp(ir.EQ, l.savedOn(a, "reg cs", v.Args[0]), ir.Const(user32CS))
+	n := l.Select(compat, ir.Const(4), ir.Const(8))
+	l.Call("probe_read_user", ir.TI64, word, n, l.Cast(ir.TUAddr, l.savedOn(a, "reg sp", v.Args[0])))
+	return l.Load(ir.U64, word, 0)
+}
+
+// user32CS is __USER32_CS of x86, the code segment of a process of 32 bits.
+const user32CS = 0x23
 
 // wantsInitialized reports whether get_stack accepts only initialized memory in a program:
 // before 5.11 it does for programs with the helpers of raw tracepoints.

@@ -43,6 +43,9 @@ type Arch struct {
 	UserMask, UserMode int64
 	// PastProbe is the distance in bytes from an address inside the probed function to the IP that a kprobe saves.
 	PastProbe int64
+	// Link is the register with the return address at a function's entry, as reg() spells it; empty where the address
+	// is at SP.
+	Link string
 	// StackArg is the offset from SP, at a function's entry, of the first argument on the
 	// stack; 0 where sargN is not supported.
 	StackArg int

@@ -16,6 +16,7 @@ func arm64() *Arch {
 		RegsStruct: "user_pt_regs", RegsSize: 272, Marker: "pstate",
 		UserMask: 0xf, UserMode: 0, // PSR_MODE_MASK, PSR_MODE_EL0t
 		BigArg: true, WholeArg: true, // AAPCS64
+		Link:        "r30",
 		TagBits:     8, // TBI and MTE
 		InsnSize:    4,
 		FentrySince: [2]int{6, 4}, // HAVE_DYNAMIC_FTRACE_WITH_DIRECT_CALLS

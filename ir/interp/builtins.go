@@ -4,6 +4,7 @@ package interp
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"btc/internal/probe"
 	"btc/ir"
@@ -155,6 +156,9 @@ func stackID(fr *frame, v *ir.Value) int64 {
 	if v.Op == ir.OpUstack {
 		frames = fr.in.Ustack
 	}
+	if v.Op == ir.OpUstack && v.Imm > 1 && fr.f.Prog.AtFunctionEntry() {
+		frames = withCaller(frames, fr.returnAddress(v))
+	}
 	frames = frames[:min(len(frames), int(v.Imm))]
 	b := fr.maps[v.Sym]
 	if b == nil {
@@ -181,6 +185,27 @@ func stackID(fr *frame, v *ir.Value) int64 {
 		b.update(key, value, 0, 0)
 	}
 	return int64(id)
+}
+
+// withCaller returns frames with the caller as the second one, unless it already is or is not the
+// address of code.
+func withCaller(frames []uint64, caller uint64) []uint64 {
+	if len(frames) == 0 || caller < 4096 || len(frames) > 1 && frames[1] == caller {
+		return frames
+	}
+	return slices.Insert(slices.Clone(frames), 1, caller)
+}
+
+// returnAddress returns the return address at a function's entry, 0 if it cannot be read.
+func (fr *frame) returnAddress(v *ir.Value) uint64 {
+	if r, ok := fr.arch.Reg(fr.arch.Link); ok {
+		return uint64(fr.ctxWord(v, r.Offset))
+	}
+	b := fr.mem.userBytes(uint64(fr.ctxWord(v, fr.arch.SP.Offset)), 8)
+	if b == nil {
+		return 0
+	}
+	return getUint(b)
 }
 
 // stackLenBits is the number of low bits of a stack's id that hold its length.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -792,5 +793,52 @@ int main(void) { struct node c = { 3, 0 }, b = { 2, &c }, a = { 1, &b }; return 
 	} {
 		out := trace(t, fmt.Sprintf(`uprobe:%s:use { $p = args.p; %s }`, prog, loop), "-c", prog).wait()
 		wants(t, out, `^1\n2\n3\n`)
+	}
+}
+
+// TestStackAtEntry checks that a stack at the entry of a function has the function's immediate caller
+// once, whether or not the kernel finds it: functions that begin with push %rbp, with endbr64 or without
+// either, and callers without a frame.
+func TestStackAtEntry(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("skipped: the options of gcc are those of x86")
+	}
+	source := `#define FUNC __attribute__((noinline)) int
+volatile int sink;
+FUNC leaf(int x) { sink++; return sink + x; }
+FUNC inner(int x) { int r = leaf(x) + 1; sink++; return r; }
+FUNC outer(int x) { int r = inner(x) + 1; sink++; return r; }
+int main(void) { int s = 0; for (int i = 0; i < 5; i++) s += outer(i); return s == 0; }
+`
+	for _, c := range []struct{ name, options, full, three string }{
+		{"endbr", "-fcf-protection -fno-omit-frame-pointer", "leaf inner outer main", "leaf inner outer"},
+		{"push", "-fcf-protection=none -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "leaf inner outer main", "leaf inner outer"},
+		{"both", "-fcf-protection -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "leaf inner outer main", "leaf inner outer"},
+		{"neither", "-fcf-protection=none -fno-omit-frame-pointer", "leaf inner outer main", "leaf inner outer"},
+		{"frameless", "-fcf-protection -fomit-frame-pointer", "leaf inner", "leaf inner.*"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"gcc", "-O2", "-fno-ipa-icf", "-fno-optimize-sibling-calls"}, strings.Fields(c.options)...)
+			path := build(t, "entry.c", source, args...)
+			text := strings.ReplaceAll(`uprobe:P:leaf { @all[ustack] = count(); @a1[ustack(1)] = count(); @a2[ustack(2)] = count(); @a3[ustack(perf, 3)] = count(); @a5[ustack(5)] = count(); @n = max(len(ustack(2))); }
+				uprobe:P:inner { @inner[ustack(2)] = count(); } uprobe:P:leaf* { @pattern[ustack(2)] = count(); }`, "P", path)
+			out := trace(t, text, "-c", path).wait()
+			frames := map[string]string{} // of the one stack in each map
+			for _, m := range regexp.MustCompile(`(?m)^@(\w+)\[\n((?:\s+.*\n)+)\]: 5$`).FindAllStringSubmatch(out, -1) {
+				frames[m[1]] = strings.Join(strings.Fields(regexp.MustCompile(`(?m)^\s+(?:[0-9a-f]+ )?(\w+)\+.*$`).ReplaceAllString(m[2], "$1")), " ")
+			}
+			for name, want := range map[string]string{
+				"all": c.full + ".*", "a1": "leaf", "a2": "leaf inner", "a3": c.three, "a5": c.full + ".*", "inner": "inner outer",
+				"pattern": "leaf inner",
+			} {
+				if !regexp.MustCompile("^" + want + "$").MatchString(frames[name]) {
+					t.Errorf("@%s has the frames %q, want %q", name, frames[name], want)
+				}
+			}
+			wants(t, out, `@n: 2\n`)
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
 	}
 }
