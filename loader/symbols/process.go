@@ -60,8 +60,8 @@ func (t *Table) Snapshot(tgid uint32) {
 	defer t.mu.Unlock()
 	t.note(tgid, maps, user)
 	t.charge(tgid, cost-freeTime)
+	t.Watch.Poll()
 	if p := t.procs[tgid]; len(p.maps) == 0 {
-		t.Watch.Poll()
 		t.noteWatched(tgid, 0)
 	}
 	if len(t.procs) > t.sweepAt || t.mapBytes > maxMapBytes {
@@ -304,9 +304,20 @@ func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 // maxMissed bounds the unknown pages of a process for which its map is read again.
 const maxMissed = 1024
 
-// find returns the mapping of an address. For a process that maps a library after it was first seen, the map is read
-// again, once for each unknown page and at most once a second; a process that has exited may have been watched.
+// find returns the mapping of an address, nil if it is unknown or was of another process with the same ID.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
+	m := t.search(addr, tgid)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m != nil && t.Watch.ambiguous(addr, tgid, m) {
+		return nil
+	}
+	return m
+}
+
+// search returns the mapping of an address. For a process that maps a library after it was first seen, the map is read
+// again, once for each unknown page and at most once a second; a process that has exited may have been watched.
+func (t *Table) search(addr uint64, tgid uint32) *mapping {
 	m, known, recent := t.known(addr, tgid)
 	if known {
 		return m

@@ -29,6 +29,14 @@ type Watch struct {
 type watched struct {
 	maps   []mapping // in the order of time
 	parent uint32    // process whose memory it started with; 0: none, it has executed a program since
+	before *watched  // process that had the ID before; nil if it is not known
+}
+
+func (p *watched) bytes() int {
+	if p == nil {
+		return 0
+	}
+	return mappingBytes(p.maps) + p.before.bytes()
 }
 
 // Limits of the records.
@@ -176,9 +184,18 @@ func (w *Watch) apply(r *record) {
 	const execMap = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 	switch {
 	case r.kind == unix.PERF_RECORD_FORK && len(b) >= 16 && word(0) != word(4):
-		w.begin(word(0), &watched{parent: word(4)})
+		p := &watched{parent: word(4), before: w.procs[word(0)]}
+		if p.before != nil {
+			w.bytes -= p.before.before.bytes()
+			p.before.before = nil
+		}
+		w.begin(word(0), p)
 	case r.kind == unix.PERF_RECORD_COMM && len(b) >= 8 && r.misc&execMap != 0:
-		w.begin(word(0), &watched{})
+		p := &watched{}
+		if old := w.procs[word(0)]; old != nil {
+			p.before = old.before
+		}
+		w.begin(word(0), p)
 	case r.kind == unix.PERF_RECORD_MMAP2 && len(b) >= 64:
 		name, _, _ := bytes.Cut(b[64:], []byte{0})
 		m := mapping{start: long(8), end: long(8) + long(16), off: long(24), path: string(name),
@@ -208,15 +225,14 @@ func (w *Watch) begin(pid uint32, p *watched) {
 		if len(w.order) > maxWatched {
 			w.forgetOldest()
 		}
-	} else {
-		w.bytes -= mappingBytes(w.procs[pid].maps)
 	}
+	w.bytes += p.bytes() - w.procs[pid].bytes()
 	w.procs[pid] = p
 }
 
 func (w *Watch) forgetOldest() {
 	oldest := w.order[0]
-	w.bytes -= mappingBytes(w.procs[oldest].maps)
+	w.bytes -= w.procs[oldest].bytes()
 	delete(w.procs, oldest)
 	w.order = w.order[1:]
 }
@@ -242,6 +258,25 @@ func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 		pid = p.parent
 	}
 	return nil, 0
+}
+
+// ambiguous reports whether an address was in another file than m, or elsewhere in it, in an earlier process with the
+// same ID. Stacks hold no start time, so that such an address may be of either process.
+func (w *Watch) ambiguous(addr uint64, pid uint32, m *mapping) bool {
+	if w == nil || w.procs[pid] == nil || w.procs[pid].before == nil {
+		return false
+	}
+	earlier := w.procs[pid].before
+	for i := len(earlier.maps) - 1; i >= 0; i-- { // the latest counts
+		if o := &earlier.maps[i]; o.start <= addr && addr < o.end {
+			return o.file != m.file || o.start-o.off != m.start-m.off
+		}
+	}
+	if earlier.parent == pid {
+		return false
+	}
+	o, _ := w.find(addr, earlier.parent)
+	return o != nil && (o.file != m.file || o.start-o.off != m.start-m.off)
 }
 
 // known returns the mappings of a process, ascending, and the process whose memory it began

@@ -36,7 +36,10 @@ done`
 // TestForecastMatrix compares the verdict of btc check, for a target that btrun captured, with what btrun does on that kernel:
 // an object with the verdict ok runs, and one with the verdict fails does not.
 //
+// Without -kernel it takes each eighth script on one kernel. All of them on one kernel take minutes:
+//
 //	go test ./tests/load -run ForecastMatrix -kernel 6.12 -script 'fentry|raw'
+//	go test ./tests/load -run ForecastMatrix -kernel '.*' -timeout 60m
 func TestForecastMatrix(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation (-short)")
@@ -53,7 +56,7 @@ func TestForecastMatrix(t *testing.T) {
 	}
 	dir := matrixObjects(t, images)
 	for _, name := range []string{"5.10", "6.1", "6.12", "sid"} {
-		if ok, err := regexp.MatchString("^("+*kernelOnly+")$", name); err != nil || !ok && *kernelOnly != "" {
+		if ok, err := regexp.MatchString("^("+*kernelOnly+")$", name); err != nil || !ok && *kernelOnly != "" || *kernelOnly == "" && name != "6.12" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +88,10 @@ func matrixObjects(t *testing.T, images string) string {
 	}
 	wanted := regexp.MustCompile(*only)
 	dir, targets := t.TempDir(), map[string]*kernel.Target{}
-	for _, entry := range strings.Split("\n"+string(text), "\n== ")[1:] {
+	for i, entry := range strings.Split("\n"+string(text), "\n== ")[1:] {
+		if *kernelOnly == "" && i%8 != 0 {
+			continue
+		}
 		head, script, _ := strings.Cut(entry, "\n")
 		name, of, other := strings.Cut(head, " for ")
 		if !wanted.MatchString(name) {
