@@ -365,17 +365,6 @@ func (a *slotUse) mentions() [][]mention {
 	return all
 }
 
-// empties returns n empty sets.
-func (a *slotUse) empties(n int) []slotSet {
-	words := (len(a.f.Slots) + 63) / 64
-	all := make(slotSet, n*words)
-	sets := make([]slotSet, n)
-	for i := range sets {
-		sets[i] = all[i*words : (i+1)*words : (i+1)*words]
-	}
-	return sets
-}
-
 // slotChunk is how many slots flow handles at a time. The sets of all slots at all blocks
 // would be quadratic in the length of a function.
 const slotChunk = 1024
