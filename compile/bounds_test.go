@@ -41,7 +41,7 @@ func TestDoubling(t *testing.T) {
 		{"unions", structs(60, "union") + "begin { print(*(union S60 *)0); }", "x.bt:14:40: error[E0222]: union S13 has more than 16384 members"},
 		{"kernel types", "union A { " + strings.Repeat("struct task_struct aX; ", 60) + "};\nbegin { }", "union A has more than 16384 members"},
 		{"unions printed", structs(12, "union") + "begin { " + strings.Repeat("print(*(union S12 *)0); ", 100) + "}", "the values of the script up to here have more than 524288 parts"},
-		{"union of arrays", "struct A { union { " + numbered(500, "int a%d[16000]; ") + "}; };\nbegin { print(*(struct A *)0); }", "x.bt:2:9: error[E0401]: the result is too large for an object: fields[0]: the printed form of a value is larger than 32 MiB"},
+		{"union of arrays", "struct A { union { " + numbered(500, "int a%d[16000]; ") + "}; };\nbegin { print(*(struct A *)0); }", "x.bt:2:9: error[E0401]: the result is too large for an object: fields[0]: the printed form of a value is larger than 8 MiB"},
 		{"array", "struct A { int x[4000][4000]; };\nbegin { print(*(struct A *)0); }", "x.bt:2:15: error[E0401]: a value of 64000000 bytes"},
 		{"array of the script", "begin { print(sizeof(int64[65536][65536][65536][65536])); }", "array too large (max 67108864 bytes)"},
 		{"C macros", objects + "begin { print(A40); print(A39); print(A38); }", "E0110]: macro expansion is too large"},
