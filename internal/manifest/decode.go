@@ -124,6 +124,9 @@ func (d *decoder) value(v reflect.Value) error {
 	switch {
 	case c == '{':
 		if !v.IsValid() || v.Kind() == reflect.Struct || v.Kind() == reflect.Map {
+			if v.IsValid() && v.Kind() == reflect.Map && v.IsNil() {
+				v.Set(reflect.MakeMap(v.Type()))
+			}
 			return d.list('}', func(int) error { return d.member(v) })
 		}
 		return d.wrong(from, "an object", v)
@@ -202,9 +205,6 @@ func (d *decoder) member(v reflect.Value) error {
 	}
 	d.at++
 	if v.IsValid() && v.Kind() == reflect.Map { // map from string to string
-		if v.IsNil() {
-			v.Set(reflect.MakeMap(v.Type()))
-		}
 		s := reflect.New(v.Type().Elem()).Elem()
 		if err := d.charge(mapEntry); err != nil {
 			return err

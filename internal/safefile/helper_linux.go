@@ -188,6 +188,9 @@ func (h *helperProcess) start() error {
 	}
 	if err != nil {
 		unix.Close(pair[0])
+		if errors.Is(err, os.ErrNotExist) { // it is not about the file that is to be opened
+			err = errNoProc
+		}
 		return err
 	}
 	h.sock = pair[0]

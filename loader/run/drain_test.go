@@ -10,6 +10,7 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/host"
+	"btc/loader/load"
 	"btc/loader/output"
 )
 
@@ -37,7 +38,7 @@ func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 			{Kind: "clear", Map: "@b", Size: 16},
 			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
 		}},
-		opts: Options{Out: out, Err: out, Format: &output.Text}, host: &host.Host{}, expansion: &attach.Expansion{},
+		opts: Options{Out: out, Err: out, Format: &output.Text}, host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
 	}
 	for i := range s.manifest.Events {
 		s.manifest.Events[i].ID = i
