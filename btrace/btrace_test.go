@@ -198,11 +198,9 @@ tracepoint:syscalls:sys_enter_lseek /pid == $1/ {
 // TestContext checks that a session ends with its context, runs its end programs, and keeps its maps
 // until Close.
 func TestContext(t *testing.T) {
-	s := loaded(
-		t,
+	s := loaded(t,
 		`begin { printf("begin %d\n", pid); } interval:ms:10 { @ = count(); printf("tick\n"); } end { printf("end\n"); }`,
-		btrace.Options{},
-	)
+		btrace.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if err := s.Attach(ctx); err != nil {
@@ -230,10 +228,8 @@ func TestContext(t *testing.T) {
 // maps and events or call Stop and Close.
 func TestSessions(t *testing.T) {
 	needRoot(t)
-	o := parsed(
-		t,
-		`interval:ms:1 { @[$1] = count(); @h = hist(nsecs); printf("%d %s\n", $1, ksym(kaddr("schedule"))); }`,
-	)
+	o := parsed(t,
+		`interval:ms:1 { @[$1] = count(); @h = hist(nsecs); printf("%d %s\n", $1, ksym(kaddr("schedule"))); }`)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -356,11 +352,8 @@ func TestSources(t *testing.T) {
 
 // TestProcesses checks that a session ends with its command, and with the process of Options.PID.
 func TestProcesses(t *testing.T) {
-	s := loaded(
-		t,
-		`tracepoint:syscalls:sys_enter_execve /pid == cpid/ { @ = count(); }`,
-		btrace.Options{Command: "/bin/true", DropEvents: true},
-	)
+	s := loaded(t, `tracepoint:syscalls:sys_enter_execve /pid == cpid/ { @ = count(); }`,
+		btrace.Options{Command: "/bin/true", DropEvents: true})
 	attach(t, s)
 	if _, err := s.Wait(); err != nil {
 		t.Error(err)

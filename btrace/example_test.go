@@ -85,10 +85,7 @@ func ExampleLoadReport() {
 	}
 	ctx := context.Background()
 	session, err := btrace.LoadReport(ctx, object, btrace.Options{Timeout: 10 * time.Minute}, &btrace.Report{
-		Out:    os.Stdout,
-		Err:    os.Stderr,
-		Format: "openmetrics",
-		Every:  15 * time.Second,
+		Out: os.Stdout, Err: os.Stderr, Format: "openmetrics", Every: 15 * time.Second,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -111,9 +108,7 @@ func ExampleProcess() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	session, err := btrace.LoadReport(ctx, object, btrace.Options{
-		Args:    os.Args[2:],
-		Getenv:  os.Getenv,
-		Process: &btrace.Process{DropPrivileges: true},
+		Args: os.Args[2:], Getenv: os.Getenv, Process: &btrace.Process{DropPrivileges: true},
 	}, &btrace.Report{Out: os.Stdout, Err: os.Stderr})
 	if err != nil {
 		log.Fatal(err)
@@ -177,9 +172,7 @@ func ExampleLoadContext() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	session, err := btrace.LoadContext(ctx, object, btrace.Options{
-		Pods:   []string{"shop/cart"},
-		Wait:   true,
-		Budget: 0.02,
+		Pods: []string{"shop/cart"}, Wait: true, Budget: 0.02,
 	})
 	if err != nil {
 		log.Fatal(err)

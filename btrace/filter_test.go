@@ -481,10 +481,8 @@ func init() {
 	if os.Getenv(pidsVariable) == "" {
 		return
 	}
-	err := errors.Join(
-		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("proc", "/proc", "proc", 0, ""),
-	)
+	err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("proc", "/proc", "proc", 0, ""))
 	if err != nil {
 		fmt.Println("skipped: ", err)
 		os.Exit(1)

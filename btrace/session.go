@@ -79,9 +79,8 @@ func newSession(opts *Options) *Session {
 }
 
 // load loads an object; output sets how its output is passed on.
-func (s *Session) load(
-	ctx context.Context, o *Object, opts *Options, output func(*run.Options, *object.Object) error,
-) (*Session, error) {
+func (s *Session) load(ctx context.Context, o *Object, opts *Options,
+	output func(*run.Options, *object.Object) error) (*Session, error) {
 	ro, err := opts.run(ctx)
 	if err != nil {
 		return nil, err

@@ -177,17 +177,10 @@ func (in Input) check(script *ast.Script, t *kernel.Target, diags *diag.List) *c
 func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List) *check.Info {
 	c := cdef.Predefined(t)
 	c.Dirs, c.Include = in.Dirs, in.Include
-	script = expand.Script(
-		script,
-		diags,
-		expand.Options{
-			Builtin:  check.IsBuiltin,
-			C:        c,
-			Values:   in.fixed.values,
-			Named:    in.fixed.named,
-			Confined: in.Confined,
-		},
-	)
+	script = expand.Script(script, diags, expand.Options{
+		Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named,
+		Confined: in.Confined,
+	})
 	info := check.Check(script, t, in.Files, diags)
 	if err := t.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)

@@ -25,10 +25,8 @@ func withEnvironment(script *ast.Script, environ []string) *ast.Script {
 		}
 		src := diag.NewSource("$"+name, value)
 		at := ast.Ext(src.Span(0, len(value)))
-		block.Entries = append(
-			block.Entries,
-			&ast.ConfigEntry{Extent: at, Key: &ast.Name{Extent: at, Text: key}, Value: setting(value, at)},
-		)
+		block.Entries = append(block.Entries,
+			&ast.ConfigEntry{Extent: at, Key: &ast.Name{Extent: at, Text: key}, Value: setting(value, at)})
 	}
 	if len(block.Entries) == 0 {
 		return script

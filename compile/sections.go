@@ -19,15 +19,8 @@ func sections(object []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-3s %-36s %-12s %7s %7s\n", "nr", "section", "type", "offset", "bytes")
 	for i, s := range f.Sections[1:] {
-		fmt.Fprintf(
-			&b,
-			"%-3d %-36s %-12s %7d %7d\n",
-			i+1,
-			s.Name,
-			strings.TrimPrefix(s.Type.String(), "SHT_"),
-			s.Offset,
-			s.Size,
-		)
+		fmt.Fprintf(&b, "%-3d %-36s %-12s %7d %7d\n", i+1, s.Name, strings.TrimPrefix(s.Type.String(), "SHT_"),
+			s.Offset, s.Size)
 	}
 	symbols, err := f.Symbols()
 	if err != nil {

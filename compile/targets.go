@@ -28,26 +28,14 @@ func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, d
 		switch {
 		case reason == nil:
 		case in.Optional && len(others.arches) > 1:
-			left := diags.Add(
-				diag.LeftOut,
-				reason.at,
-				"the object supports %s only: on %s %s",
-				in.Target.Arch().Label,
-				t.Arch().Label,
-				reason.text,
-			)
+			left := diags.Add(diag.LeftOut, reason.at, "the object supports %s only: on %s %s",
+				in.Target.Arch().Label, t.Arch().Label, reason.text)
 			left.Hint("--arch %s confirms that this is intended", in.Target.Arch().Label)
 			others.end()
 			return in.build(info, others.arches[:1])
 		default:
-			diags.Add(
-				diag.TargetUnsupported,
-				reason.at,
-				"one object cannot support Linux %s on %s: %s",
-				t.Release(),
-				t.Arch().Label,
-				reason.text,
-			)
+			diags.Add(diag.TargetUnsupported, reason.at, "one object cannot support Linux %s on %s: %s", t.Release(),
+				t.Arch().Label, reason.text)
 			failed = true
 		}
 	}

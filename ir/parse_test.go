@@ -197,8 +197,13 @@ func TestUseOfContext(t *testing.T) {
 func TestLayoutGlobals(t *testing.T) {
 	m := MustParse("global (name a, kind const, size 1)\nglobal (name b, kind const, size 4)\nglobal (name c, kind param, size 3)\n" +
 		"global (name d, kind param, size 3)\nglobal (name e, kind const, size 12)\nglobal (name f, kind const, size 1024)\nglobal (name g, kind const, size 1023)\n")
-	want := map[string]GlobalOffset{"a": {GlobalConst, 0}, "b": {GlobalConst, 4}, "c": {GlobalParam, 0}, "d": {GlobalParam, 4},
-		"e": {GlobalConst, 8}, "f": {GlobalConst, 64}, "g": {GlobalConst, 1088}}
+	want := map[string]GlobalOffset{"a": {GlobalConst, 0},
+		"b": {GlobalConst, 4},
+		"c": {GlobalParam, 0},
+		"d": {GlobalParam, 4},
+		"e": {GlobalConst, 8},
+		"f": {GlobalConst, 64},
+		"g": {GlobalConst, 1088}}
 	if d := cmp.Diff(want, LayoutGlobals(m)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}

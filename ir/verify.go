@@ -40,10 +40,8 @@ func VerifyStage(m *Module, stage Stage) error {
 			for _, b := range f.Blocks {
 				for _, v := range b.Values {
 					if v.Op.Info().Stage == High {
-						all = append(
-							all,
-							Diag{Pos: v.Pos, Text: "@" + f.Name + ": high op is left after lowering: " + v.Text()},
-						)
+						all = append(all,
+							Diag{Pos: v.Pos, Text: "@" + f.Name + ": high op is left after lowering: " + v.Text()})
 					}
 				}
 			}
@@ -82,38 +80,30 @@ func verifyTables(m *Module) Diags {
 		once("map", x.Name, x.Pos)
 		// Loaders shorten longer names for the kernel; only those of internal maps may be so.
 		if b := x.BPF; b.Type != "" && (b.Name == "" || len(b.Name) > 15 && x.Shape != ShapeIntern) {
-			errs = append(
-				errs,
-				Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q must be 1 to 15 bytes long", x.Name, b.Name)},
-			)
+			errs = append(errs,
+				Diag{Pos: x.Pos, Text: fmt.Sprintf("map %s: BPF name %q must be 1 to 15 bytes long", x.Name, b.Name)})
 		}
 	}
 	for _, g := range m.Globals {
 		once("global", g.Name, NoPos)
 		if g.Size <= 0 || len(g.Init) > g.Size {
-			errs = append(
-				errs,
-				Diag{Text: fmt.Sprintf("global %s: size %d, initial value of %d bytes", g.Name, g.Size, len(g.Init))},
-			)
+			errs = append(errs,
+				Diag{Text: fmt.Sprintf("global %s: size %d, initial value of %d bytes", g.Name, g.Size, len(g.Init))})
 		}
 	}
 	for i, e := range m.Events {
 		once("event", e.Name, e.Pos)
 		if e.ID != i {
-			errs = append(
-				errs,
-				Diag{Pos: e.Pos, Text: fmt.Sprintf("event %s at index %d has number %d", e.Name, i, e.ID)},
-			)
+			errs = append(errs,
+				Diag{Pos: e.Pos, Text: fmt.Sprintf("event %s at index %d has number %d", e.Name, i, e.ID)})
 		}
 	}
 	for _, f := range m.Funcs {
 		once("function", f.Name, f.Pos)
 		if f.Prog != nil {
 			if probe.Lookup(f.Prog.Kind) == nil {
-				errs = append(
-					errs,
-					Diag{Pos: f.Pos, Text: fmt.Sprintf("@%s: unknown program kind %q", f.Name, f.Prog.Kind)},
-				)
+				errs = append(errs,
+					Diag{Pos: f.Pos, Text: fmt.Sprintf("@%s: unknown program kind %q", f.Name, f.Prog.Kind)})
 			}
 		}
 	}

@@ -68,15 +68,8 @@ func (c *checker) access(v, p *Value, off, n int, what string) {
 	}
 	if lo+int64(off) < 0 || hi+int64(off)+int64(n) > int64(size) {
 		if lo == hi {
-			c.at(
-				v,
-				"%s: bytes %d to %d are outside %s (%d bytes)",
-				what,
-				lo+int64(off),
-				lo+int64(off)+int64(n),
-				ptr.describe(),
-				size,
-			)
+			c.at(v, "%s: bytes %d to %d are outside %s (%d bytes)", what, lo+int64(off), lo+int64(off)+int64(n),
+				ptr.describe(), size)
 		} else {
 			c.at(v, "%s: offset %d to %d and %d bytes are outside %s (%d bytes)", what, lo+int64(off), hi+int64(off), n, ptr.describe(), size)
 		}

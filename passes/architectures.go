@@ -50,10 +50,8 @@ func architectures(m *ir.Module) []ir.Diag {
 // byArch returns the result of make for the architecture that the program runs on. The tests
 // are in the order of the table of architectures.
 func (l *lowering) byArch(make func(*arch.Arch) *ir.Value) *ir.Value {
-	served := slices.DeleteFunc(
-		slices.Clone(arch.All()),
-		func(a *arch.Arch) bool { return !slices.Contains(l.m.Arches, a) },
-	)
+	served := slices.DeleteFunc(slices.Clone(arch.All()),
+		func(a *arch.Arch) bool { return !slices.Contains(l.m.Arches, a) })
 	var from func(i int) *ir.Value
 	from = func(i int) *ir.Value {
 		if i == len(served)-1 {

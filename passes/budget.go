@@ -21,11 +21,8 @@ func overBudget(m *ir.Module, most int) []ir.Diag {
 	for _, f := range m.Funcs {
 		if n := instructions(f); n > most {
 			diags = append(diags, ir.Diag{Pos: f.Pos,
-				Text: fmt.Sprintf(
-					"this probe compiles to about %d instructions, the kernel accepts at most %d",
-					n,
-					most,
-				),
+				Text: fmt.Sprintf("this probe compiles to about %d instructions, the kernel accepts at most %d", n,
+					most),
 				Hint: "unroll less, or split the probe"})
 		}
 	}

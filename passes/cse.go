@@ -212,13 +212,8 @@ const maxEqual = 64
 // dominating finds a value with v's hash that equals v and whose block dominates b, other
 // than v itself. Of many candidates, such as the failure paths of each printf in a long
 // clause, it looks only at the last ones.
-func dominating(
-	d *ir.DomTree,
-	candidates []*ir.Value,
-	v *ir.Value,
-	b *ir.Block,
-	other func(w *ir.Value) bool,
-) *ir.Value {
+func dominating(d *ir.DomTree, candidates []*ir.Value, v *ir.Value, b *ir.Block,
+	other func(w *ir.Value) bool) *ir.Value {
 	for _, w := range candidates[max(0, len(candidates)-maxEqual):] {
 		if equal(v, w) && d.Dominates(w.Block, b) && !other(w) {
 			return w

@@ -21,13 +21,10 @@ const (
 // when no CPU has one.
 func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	for _, helper := range []string{percpuHelper, rangeHelper} {
-		l.m.Meta.AddNeed(
-			ir.Need{
-				Feature:   helper,
-				Pos:       pos,
-				Construct: fmt.Sprintf("reading the %s() map %s in the script", x.Shape, x.Name),
-			},
-		)
+		l.m.Meta.AddNeed(ir.Need{
+			Feature: helper, Pos: pos,
+			Construct: fmt.Sprintf("reading the %s() map %s in the script", x.Shape, x.Name),
+		})
 	}
 	iter := l.Emit(ir.OpRangeIter, ir.TI64, ir.Const(maxCPUs))
 	rest := l.Split()

@@ -232,10 +232,8 @@ func (o *outliner) leaveInPlace(b *ir.Block, i, code int, args []*ir.Value, word
 // message returns the index of the message for a loop whose in-place form stopped early.
 func (p *planner) message(f *ir.Func, walk *ir.Value, trips uint64) int {
 	e := p.m.Meta.Errors[cutsOf(f, walk)[0].Imm]
-	e.Text = fmt.Sprintf(
-		"Loop stopped after %d iterations: this is the limit on kernels without bpf_loop (Linux 5.17)",
-		trips,
-	)
+	e.Text = fmt.Sprintf("Loop stopped after %d iterations: this is the limit on kernels without bpf_loop (Linux 5.17)",
+		trips)
 	for i := range p.m.Meta.Errors {
 		if old := &p.m.Meta.Errors[i]; old.Text == e.Text && old.Pos == e.Pos && old.End == e.End {
 			return i

@@ -36,14 +36,8 @@ func TestShortNests(t *testing.T) {
 			}
 		}
 		if left != test.left {
-			t.Errorf(
-				"%d loops of %s iterations: %d are left to bpf_loop, want %d\n%s",
-				test.loops,
-				test.length,
-				left,
-				test.left,
-				m.Funcs[0],
-			)
+			t.Errorf("%d loops of %s iterations: %d are left to bpf_loop, want %d\n%s", test.loops, test.length, left,
+				test.left, m.Funcs[0])
 		}
 	}
 }
@@ -69,18 +63,8 @@ b2:
 			out = fmt.Sprintf("b%d", b-2)
 		}
 		fmt.Fprintf(&s, "b%d:\n  v%d:i64 = rangeiter %s\n  jump b%d\n", b, v, length, b+1)
-		fmt.Fprintf(
-			&s,
-			"b%d:\n  v%d:i64 = rangenext v%d\n  v%d:i1 = icmp ne v%d, 0\n  br v%d, b%d, %s\n",
-			b+1,
-			v+1,
-			v,
-			v+2,
-			v+1,
-			v+2,
-			b+2,
-			out,
-		)
+		fmt.Fprintf(&s, "b%d:\n  v%d:i64 = rangenext v%d\n  v%d:i1 = icmp ne v%d, 0\n  br v%d, b%d, %s\n", b+1, v+1,
+			v, v+2, v+1, v+2, b+2, out)
 		if i < loops-1 {
 			fmt.Fprintf(&s, "b%d:\n  jump b%d\n", b+2, b+3)
 		} else {

@@ -186,12 +186,8 @@ func lowerRetval(l *lowering, v *ir.Value) *ir.Value {
 	case probe.Fexit: // after the arguments
 		f, ok := l.m.Target.Func(prog.Attach.Name)
 		if !ok || f.Proto == nil {
-			return l.refuse(
-				v,
-				"",
-				"the target does not know the type of %s, so retval cannot be found",
-				prog.Attach.Name,
-			)
+			return l.refuse(v, "", "the target does not know the type of %s, so retval cannot be found",
+				prog.Attach.Name)
 		}
 		return l.Load(ir.U64, ctx, 8*f.Proto.Slot(len(f.Proto.Params)))
 	}

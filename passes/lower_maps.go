@@ -139,11 +139,8 @@ func (l *lowering) set(x *ir.Map, key, value *ir.Value) {
 				l.lose(x)
 				return
 			}
-			l.If(
-				l.ICmp(ir.EQ, r, ir.Const(-errTooBig)),
-				func() { l.lose(x) },
-				func() { l.failed("map_update_elem", r) },
-			)
+			l.If(l.ICmp(ir.EQ, r, ir.Const(-errTooBig)), func() { l.lose(x) },
+				func() { l.failed("map_update_elem", r) })
 		})
 	}
 }

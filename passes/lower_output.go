@@ -99,10 +99,8 @@ func (l *lowering) ownEvent(kind ir.EventKind, fields ...string) *ir.Event {
 	}
 	e := &ir.Event{ID: len(l.m.Events), Name: string(kind), Kind: kind, Pos: ir.NoPos}
 	for _, name := range fields {
-		e.Fields = append(
-			e.Fields,
-			ir.Field{Name: name, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}},
-		)
+		e.Fields = append(e.Fields,
+			ir.Field{Name: name, Layout: &ir.Layout{Kind: ir.LInt, Size: 8, Align: 8, Name: "uint64"}})
 	}
 	layoutEvent(e)
 	l.m.Events = append(l.m.Events, e)
@@ -215,12 +213,8 @@ func (l *lowering) writeSeq(rec, size *ir.Value) {
 func (l *lowering) seqFile() *ir.Value {
 	ctx := l.Func().Entry().Params[0]
 	meta := l.LoadAs(ir.TBTF("struct bpf_iter_meta", false), ir.U64, ctx, 0)
-	return l.LoadField(
-		ir.TBTF("struct seq_file", false),
-		ir.U64,
-		meta,
-		ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"},
-	)
+	return l.LoadField(ir.TBTF("struct seq_file", false), ir.U64, meta,
+		ir.CORERef{Type: "struct bpf_iter_meta", Path: "seq"})
 }
 
 // producer returns the op that takeProducers removed for an argument, or nil if there is none.

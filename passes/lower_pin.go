@@ -56,10 +56,8 @@ func (l *lowering) printSeq(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 	text := kernelFormat(e) + "\x00"
 	name := fmt.Sprintf("format_%d", e.ID)
 	if l.m.Global(name) == nil {
-		l.m.Globals = append(
-			l.m.Globals,
-			&ir.Global{Name: name, Kind: ir.GlobalConst, Size: len(text), Init: []byte(text)},
-		)
+		l.m.Globals = append(l.m.Globals,
+			&ir.Global{Name: name, Kind: ir.GlobalConst, Size: len(text), Init: []byte(text)})
 	}
 	format := l.GlobalAddr(ir.TMapVal(".rodata", false), name, 0)
 	l.Call("seq_printf", ir.TI64, l.seqFile(), format, ir.Const(int64(len(text))), data, ir.Const(size))

@@ -162,13 +162,8 @@ func (l *lowering) copyPadded(from *ir.Value, capacity int64, before int) (whole
 // eachByte emits a loop over the bytes of a text up to length, which is less than size, unrolled
 // by unrolledSteps. v are the initial values of the loop-carried variables; step returns their
 // next values for byte k + i. The loop also ends when a variable whose index is in until is 0.
-func (l *lowering) eachByte(
-	size int,
-	v []*ir.Value,
-	length *ir.Value,
-	step func(k *ir.Value, i int, v []*ir.Value) []*ir.Value,
-	until ...int,
-) []*ir.Value {
+func (l *lowering) eachByte(size int, v []*ir.Value, length *ir.Value,
+	step func(k *ir.Value, i int, v []*ir.Value) []*ir.Value, until ...int) []*ir.Value {
 	rest := l.Split()
 	head := l.Func().NewBlockAfter(l.Block())
 	body := l.Func().NewBlockAfter(head)
@@ -208,15 +203,7 @@ func (l *lowering) findWord(text, length *ir.Value, word string) *ir.Value {
 	head := l.Func().NewBlockAfter(l.Block())
 	body := l.Func().NewBlockAfter(head)
 	l.Jump(head, ir.Const(0), ir.Const(0), ir.Const(0), ir.Const(1))
-	k, last, pos, going := head.AddParam(
-		ir.TI64,
-	), head.AddParam(
-		ir.TI64,
-	), head.AddParam(
-		ir.TI64,
-	), head.AddParam(
-		ir.TI64,
-	)
+	k, last, pos, going := head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64), head.AddParam(ir.TI64)
 	l.continueAt(head)
 	stop := l.Binary(ir.OpXor, l.And(going, l.less(k, length)), ir.Const(1))
 	l.Br(l.ICmp(ir.ULT, l.Or(k, l.Shl(stop, ir.Const(32))), ir.Const(int64(text.Slot.Size))), body, rest)

@@ -15,28 +15,12 @@ import (
 // specifies: at the start, at the end, after a partial match, and in a string that fills its capacity.
 func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 	texts := []string{
-		"",
-		"a",
-		"abcdefghijklmnop",
-		"ababababababababc",
-		"abcabcdabcdeabcdefabc",
-		"abcdefghijklmnopqrstuvwxyz",
+		"", "a", "abcdefghijklmnop", "ababababababababc", "abcabcdabcdeabcdefabc", "abcdefghijklmnopqrstuvwxyz",
 		"\xff\xfeabc\xff",
 	}
 	words := []string{
-		"",
-		"a",
-		"c",
-		"abc",
-		"abcde",
-		"defabc",
-		"abcdefgh",
-		"abcdefghi",
-		"ababababc",
-		"bcdefghijklmnop",
-		"uvwx",
-		"\xff",
-		"abcdefghijklmnopqrstuvwxyz",
+		"", "a", "c", "abc", "abcde", "defabc", "abcdefgh", "abcdefghi", "ababababc", "bcdefghijklmnop", "uvwx",
+		"\xff", "abcdefghijklmnopqrstuvwxyz",
 	}
 	for _, word := range words {
 		for _, op := range []string{"v3:i64 = strfind %q(v2, 24)", "v3:i64 = strfindmem v2, 24, v5, 32"} {
@@ -53,11 +37,8 @@ func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 			var inputs []interp.Input
 			for _, in := range texts {
 				more, err := interp.ParseInputs(
-					fmt.Sprintf(
-						"run p ctx+112=0x2000 ctx+104=0x4000 kernel@0x2000=%q kernel@0x4000=%q",
-						in+"\x00",
-						word+"\x00",
-					),
+					fmt.Sprintf("run p ctx+112=0x2000 ctx+104=0x4000 kernel@0x2000=%q kernel@0x4000=%q", in+"\x00",
+						word+"\x00"),
 				)
 				if err != nil {
 					t.Fatal(err)
@@ -74,9 +55,7 @@ func TestSearchesFindWhatTheOpFinds(t *testing.T) {
 // TestStringLengths checks that the length of a string is counted up to the capacity, wherever its NUL
 // is.
 func TestStringLengths(t *testing.T) {
-	before := ir.MustParse(
-		"func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+112]\n  v2:uaddr = cast v1\n  v3:i64 = strlen v2, #8\n  ret v3\n}\n",
-	)
+	before := ir.MustParse("func @p prog (kind kprobe) {\nb0(v0:ctx):\n  v1:i64 = load.u64 [v0+112]\n  v2:uaddr = cast v1\n  v3:i64 = strlen v2, #8\n  ret v3\n}\n")
 	after := before.Clone()
 	lowerLibrary(after)
 	for n := range 12 {

@@ -277,11 +277,7 @@ func (l *lowering) sameWord(p, q, off *ir.Value, w int, done *ir.Block) {
 	l.Block().
 		Br(l.ICmp(ir.EQ, differ, ir.Const(0)), ir.Edge{To: same}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(false)}}, l.Pos)
 	l.continueAt(same)
-	same.Br(
-		l.ICmp(ir.EQ, nul, ir.Const(0)),
-		ir.Edge{To: next},
-		ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}},
-		l.Pos,
-	)
+	same.Br(l.ICmp(ir.EQ, nul, ir.Const(0)), ir.Edge{To: next}, ir.Edge{To: done, Args: []*ir.Value{ir.Bool(true)}},
+		l.Pos)
 	l.continueAt(next)
 }

@@ -75,12 +75,8 @@ func refuseMap(x *ir.Map) *ir.Diag {
 	if x.Key != nil && x.Key.Size > maxKeySize {
 		return &ir.Diag{
 			Pos: x.Pos,
-			Text: fmt.Sprintf(
-				"the key of %s is %d bytes long; Linux before 5.11 allows at most %d",
-				x.Name,
-				x.Key.Size,
-				maxKeySize,
-			),
+			Text: fmt.Sprintf("the key of %s is %d bytes long; Linux before 5.11 allows at most %d", x.Name,
+				x.Key.Size, maxKeySize),
 			Hint: "shorten the strings in the key, for example str(x, 128)",
 		}
 	}
@@ -245,30 +241,9 @@ func newLen(m *ir.Module) int {
 // sections. ownPrefixes begin names that end in a number or another name.
 var (
 	ownNames = []string{
-		"events",
-		"len",
-		"seen",
-		usdtSpecs,
-		"lost",
-		"sent",
-		"asleep",
-		"zero",
-		"gen",
-		cachesOn,
-		unknownZero,
-		"start_ns",
-		"pidns_dev",
-		"pidns_ino",
-		"tai_off",
-		"ncpus",
-		"cpid",
-		ownReader,
-		"_license",
-		"data",
-		"bss",
-		"rodata",
-		"rodata_params",
-		"kconfig",
+		"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
+		"start_ns", "pidns_dev", "pidns_ino", "tai_off", "ncpus", "cpid", ownReader, "_license", "data", "bss",
+		"rodata", "rodata_params", "kconfig",
 	}
 	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
 )

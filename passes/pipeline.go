@@ -67,17 +67,11 @@ func tooLarge(m *ir.Module) []ir.Diag {
 				for _, a := range v.Args {
 					if s := a.Slot; s != nil && s.Size > maxObject && !said[s] {
 						said[s] = true
-						diags = append(
-							diags,
-							ir.Diag{
-								Pos: v.Pos,
-								Text: fmt.Sprintf(
-									"a value of %d bytes is used here, the limit is %d",
-									s.Size,
-									maxObject,
-								),
-							},
-						)
+						diags = append(diags, ir.Diag{
+							Pos: v.Pos,
+							Text: fmt.Sprintf("a value of %d bytes is used here, the limit is %d", s.Size,
+								maxObject),
+						})
 					}
 				}
 			}
@@ -110,47 +104,17 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 // Pipeline returns the table of passes, in the order of their runs.
 func Pipeline() []Pass {
 	return []Pass{
-		{
-			"lower-library",
-			lowerLibrary,
-			ir.High,
-			ir.High,
-			"expands searches of strings, names of probes and actions to loops and helper calls",
-		},
+		{"lower-library", lowerLibrary, ir.High, ir.High, "expands searches of strings, names of probes and actions to loops and helper calls"},
 		{"fold", fold, ir.High, ir.High, "constant folding and algebraic simplification"},
-		{
-			"cse",
-			cse,
-			ir.High,
-			ir.High,
-			"common subexpression elimination, also of builtins that cannot change during a run",
-		},
+		{"cse", cse, ir.High, ir.High, "common subexpression elimination, also of builtins that cannot change during a run"},
 		{"sccp", sccp, ir.High, ir.High, "sparse conditional constant propagation"},
 		{"simplify-cfg", simplifyCFG, ir.High, ir.High, "removes decided branches and empty blocks"},
-		{
-			"direct-reads",
-			directReads,
-			ir.High,
-			ir.High,
-			"loads fields of the current task and of typed arguments directly, where the kernel can",
-		},
+		{"direct-reads", directReads, ir.High, ir.High, "loads fields of the current task and of typed arguments directly, where the kernel can"},
 		{"dce", dce, ir.High, ir.High, "dead code elimination"},
-		{
-			"spill-to-scratch",
-			spillToScratch,
-			ir.High,
-			ir.High,
-			"moves long strings and other large objects from the stack to per-CPU scratch",
-		},
+		{"spill-to-scratch", spillToScratch, ir.High, ir.High, "moves long strings and other large objects from the stack to per-CPU scratch"},
 		{"sharing", sharing, ir.High, ir.High, "decides which programs may run from an attach point that they share"},
 		{"map-layout", chooseMaps, ir.High, ir.High, "chooses a BPF map for each map of the script"},
-		{
-			"lower-aggregations",
-			lowerAggregations,
-			ir.High,
-			ir.High,
-			"lowers count .. tseries to in-place updates of map values",
-		},
+		{"lower-aggregations", lowerAggregations, ir.High, ir.High, "lowers count .. tseries to in-place updates of map values"},
 		{"lower-maps", lowerMaps, ir.High, ir.High, "lowers map reads and writes to helper calls and in-place updates"},
 		{"lower-output", lowerOutput, ir.High, ir.High, "lays out events; lowers emit to a ring buffer record"},
 		{"lower-strings", lowerStrings, ir.High, ir.High, "lowers string ops to probe reads and comparisons by words"},
@@ -159,55 +123,19 @@ func Pipeline() []Pass {
 		{"fold", fold, ir.Core, ir.Core, "again, for the code that lowering added"},
 		{"cse", cse, ir.Core, ir.Core, "again"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again"},
-		{
-			"jump-threading",
-			jumpThreading,
-			ir.Core,
-			ir.Core,
-			"jump threading: edges on which the result of a test is known skip it",
-		},
+		{"jump-threading", jumpThreading, ir.Core, ir.Core, "jump threading: edges on which the result of a test is known skip it"},
 		{"lookup-merging", lookupMerging, ir.Core, ir.Core, "merges lookups of the same element"},
 		{"range", decideRanges, ir.Core, ir.Core, "range analysis: decides repeated null tests and comparisons"},
 		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for the branches that range decided"},
 		{"fold", fold, ir.Core, ir.Core, "again"},
-		{
-			"store-forwarding",
-			forwardStores,
-			ir.Core,
-			ir.Core,
-			"store forwarding: replaces loads of stored constants; dead store elimination",
-		},
+		{"store-forwarding", forwardStores, ir.Core, ir.Core, "store forwarding: replaces loads of stored constants; dead store elimination"},
 		{"dce", dce, ir.Core, ir.Core, "again"},
-		{
-			"architectures",
-			architectures,
-			ir.Core,
-			ir.Core,
-			"adds tests for what differs between the architectures of the object",
-		},
-		{
-			"read-forwarding",
-			forwardReads,
-			ir.Core,
-			ir.Core,
-			"lets helpers read directly into the record or key where the value is stored",
-		},
+		{"architectures", architectures, ir.Core, ir.Core, "adds tests for what differs between the architectures of the object"},
+		{"read-forwarding", forwardReads, ir.Core, ir.Core, "lets helpers read directly into the record or key where the value is stored"},
 		{"sink", sink, ir.Core, ir.Core, "code sinking: moves computations past helper calls, next to their use"},
 		{"slots", placeSlots, ir.Core, ir.Core, "assigns memory objects to the stack frame or to scratch"},
-		{
-			"loop-outlining",
-			outlineLoops,
-			ir.Core,
-			ir.Core,
-			"loop outlining: moves bodies of loops over maps into subprograms that the kernel calls",
-		},
-		{
-			"opaque-values",
-			opaqueValues,
-			ir.Core,
-			ir.Core,
-			"hides from the verifier values that differ by path and would multiply its states",
-		},
+		{"loop-outlining", outlineLoops, ir.Core, ir.Core, "loop outlining: moves bodies of loops over maps into subprograms that the kernel calls"},
+		{"opaque-values", opaqueValues, ir.Core, ir.Core, "hides from the verifier values that differ by path and would multiply its states"},
 		{"layout", layoutBlocks, ir.Core, ir.Core, "block placement: cold blocks last"},
 		{"budget", checkBudget, ir.Core, ir.Core, "refuses what no kernel would load"},
 	}
@@ -226,11 +154,7 @@ func Orders() []Order {
 		{"sccp", "map-layout", "unreachable code must not influence the layout of a map"},
 		{"cse", "range", "range recognizes tests of one value, not of equal values"},
 		{"cse", "lookup-merging", "keys are equal when they hold the same values"},
-		{
-			"spill-to-scratch",
-			"lower-maps",
-			"lowering adds reads of bytes that may be uninitialized, and keys are recognized by the map ops",
-		},
+		{"spill-to-scratch", "lower-maps", "lowering adds reads of bytes that may be uninitialized, and keys are recognized by the map ops"},
 		{"cse", "direct-reads", "merged reads need one chain of pointers"},
 		{"direct-reads", "dce", "the original reads of the pointers of a chain become dead"},
 		{"dce", "spill-to-scratch", "an unused slot needs no scratch"},
@@ -245,11 +169,7 @@ func Orders() []Order {
 		{"lower-strings", "lower-memory", "string ops are lowered to memcopy and memzero"},
 		{"lower-memory", "slots", "every lowering adds slots, and this is the last one"},
 		{"lower-memory", "lookup-merging", "it works on stores and helper calls"},
-		{
-			"jump-threading",
-			"lookup-merging",
-			"threading separates the paths with and without an element, so that fewer elements live across a join",
-		},
+		{"jump-threading", "lookup-merging", "threading separates the paths with and without an element, so that fewer elements live across a join"},
 		{"lookup-merging", "range", "merged lookups leave repeated null tests"},
 		{"simplify-cfg", "jump-threading", "a block that is threaded must hold the test alone"},
 		{"jump-threading", "range", "a null test is redundant only if the edge without an element does not reach it"},

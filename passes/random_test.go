@@ -68,12 +68,9 @@ var randomMaps = []string{
 
 func (g *generator) module() string {
 	for _, m := range randomMaps {
-		fmt.Fprintf(
-			&g.out,
+		fmt.Fprintf(&g.out,
 			"map (name @%s)\nmap (name @k%s, max_entries 3, key (kind tuple, size 24, fields [(layout (kind int, size 8)), (off 8, layout (kind string, size 16))]))\n",
-			m,
-			m,
-		)
+			m, m)
 	}
 	g.out.WriteString(
 		`event (name e, kind printf, fields [(layout (kind int, size 8)), (layout (kind string, size 24)), (layout (kind string, size 16))])
@@ -100,18 +97,8 @@ b0(v0:ctx):
 	for b := range blocks { // a chain of blocks, each of which may be skipped
 		c := g.next
 		g.next++
-		fmt.Fprintf(
-			&g.out,
-			"  v%d:i1 = icmp %s %s, %s\n  br v%d, b%d, b%d\nb%d:\n",
-			c,
-			g.pick("slt", "ugt", "eq", "ne"),
-			g.value(),
-			g.value(),
-			c,
-			2*b+1,
-			2*b+2,
-			2*b+1,
-		)
+		fmt.Fprintf(&g.out, "  v%d:i1 = icmp %s %s, %s\n  br v%d, b%d, b%d\nb%d:\n", c,
+			g.pick("slt", "ugt", "eq", "ne"), g.value(), g.value(), c, 2*b+1, 2*b+2, 2*b+1)
 		known := len(g.values)
 		for range 1 + g.rnd.IntN(4) {
 			g.statement()
@@ -200,14 +187,9 @@ func (g *generator) statement() {
 func (g *generator) inputs() string {
 	var b strings.Builder
 	for i := range 6 {
-		fmt.Fprintf(
-			&b,
+		fmt.Fprintf(&b,
 			"run p ctx+112=%d ctx+104=%d ctx+96=0x2000 cpu=%d comm=%q user@0x2000=\"some text in user memory\\x00\"\n",
-			g.rnd.IntN(60)-20,
-			int64(g.rnd.Uint64()),
-			i%interp.CPUs,
-			g.pick("start", "bash", "x", ""),
-		)
+			g.rnd.IntN(60)-20, int64(g.rnd.Uint64()), i%interp.CPUs, g.pick("start", "bash", "x", ""))
 	}
 	return b.String()
 }

@@ -43,10 +43,8 @@ func TestOnlyPropagationDecidesLoops(t *testing.T) {
 		}
 		return m.String()
 	}
-	if out := after(fold, simplifyCFG, cse, jumpThreading, decideRanges, simplifyCFG, fold, dce); !strings.Contains(
-		out,
-		"ktime_get_ns",
-	) {
+	if out := after(fold, simplifyCFG, cse, jumpThreading, decideRanges, simplifyCFG, fold, dce); !strings.Contains(out,
+		"ktime_get_ns") {
 		t.Errorf("loop decided without sccp, so sccp is useless here:\n%s", out)
 	}
 	if out := after(sccp, simplifyCFG); strings.Contains(out, "ktime_get_ns") {

@@ -66,11 +66,8 @@ func useScratch(m *ir.Module, f *ir.Func) *ir.Diag {
 	if size > maxScratch {
 		return &ir.Diag{
 			Pos: f.Pos,
-			Text: fmt.Sprintf(
-				"the strings and records of this probe take %d bytes, at most %d are possible",
-				size,
-				maxScratch,
-			),
+			Text: fmt.Sprintf("the strings and records of this probe take %d bytes, at most %d are possible", size,
+				maxScratch),
 			Hint: "use shorter strings: config = { max_strlen = N }",
 		}
 	}
@@ -198,12 +195,8 @@ func (s *scratchUser) takeCounted(l *lowering) *ir.Value {
 	l.continueAt(release)
 	l.AtomicAdd(ir.U64, p, 0, ir.Const(-1))
 	next := l.AddImm(i, 1)
-	release.Br(
-		l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))),
-		ir.Edge{To: try, Args: []*ir.Value{next}},
-		ir.Edge{To: none},
-		pos,
-	)
+	release.Br(l.ICmp(ir.ULT, next, ir.Const(int64(s.class.records))), ir.Edge{To: try, Args: []*ir.Value{next}},
+		ir.Edge{To: none}, pos)
 	l.continueAt(none)
 	l.lose(s.x)
 	l.Ret(ir.Const(0))

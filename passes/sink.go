@@ -53,10 +53,8 @@ type sinker struct {
 
 func sinkFunc(f *ir.Func) {
 	s := &sinker{f: f, d: ir.Dominators(f), preds: ir.Preds(f), live: ir.Live(f), slots: pointsInto(f),
-		users: make(
-			[][]*ir.Value,
-			f.NumValues(),
-		), ends: make([][]*ir.Block, f.NumValues()), index: make([]int, f.NumValues())}
+		users: make([][]*ir.Value,
+			f.NumValues()), ends: make([][]*ir.Block, f.NumValues()), index: make([]int, f.NumValues())}
 	for _, b := range s.d.Order {
 		s.number(b)
 		for _, v := range b.Values {

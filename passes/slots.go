@@ -53,17 +53,11 @@ func placeSlotsWithin(m *ir.Module, room int) []ir.Diag {
 			}
 		}
 		if n := color(f, ir.Frame); n > room {
-			diags = append(
-				diags,
-				ir.Diag{
-					Pos: f.Pos,
-					Text: fmt.Sprintf(
-						"the variables of this probe need %d bytes of the stack frame, %d are free",
-						n,
-						room,
-					),
-				},
-			)
+			diags = append(diags, ir.Diag{
+				Pos: f.Pos,
+				Text: fmt.Sprintf("the variables of this probe need %d bytes of the stack frame, %d are free", n,
+					room),
+			})
 		}
 	}
 	return diags

@@ -88,9 +88,7 @@ func isColumn(l *ir.Layout) bool {
 // trace sends a record to a ring buffer of tracer.
 func (l *lowering) trace(x *ir.Map, args []*ir.Value, made map[*ir.Slot]*ir.Value) {
 	size := x.Record.Size
-	r := l.Call(
-		"ringbuf_reserve", ir.TRingbuf(size, true), ir.MapOperand(x.Name), ir.Const(int64(size)), ir.Const(0),
-	)
+	r := l.Call("ringbuf_reserve", ir.TRingbuf(size, true), ir.MapOperand(x.Name), ir.Const(int64(size)), ir.Const(0))
 	l.IfElseCold(l.NotNull(r), func() {
 		rec := l.NonNull(r)
 		l.fill(rec, &ir.Event{Fields: x.Record.Fields}, args, made)

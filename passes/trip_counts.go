@@ -125,12 +125,10 @@ func (p *planner) planFunc(f *ir.Func) {
 		p.planNest(
 			facts,
 			l,
-			least.plus(
-				loopCost{
-					max(walkBudget-fixed.insns, walkBudget/4) / max(sharing, 1),
-					max(waitBudget-fixed.waits, 0) / max(sharing, 1),
-				},
-			),
+			least.plus(loopCost{
+				max(walkBudget-fixed.insns, walkBudget/4) / max(sharing, 1),
+				max(waitBudget-fixed.waits, 0) / max(sharing, 1),
+			}),
 		)
 	}
 }

@@ -37,16 +37,8 @@ func TestPlannedTrips(t *testing.T) {
 			}
 		}
 		if n, all := p.trips[next], p.within[next]; all != test.all || n < test.fewest || n > test.most {
-			t.Errorf(
-				"%s iterations of %d branches: %d in place, all = %v; want %d to %d, %v",
-				test.length,
-				test.branches,
-				n,
-				all,
-				test.fewest,
-				test.most,
-				test.all,
-			)
+			t.Errorf("%s iterations of %d branches: %d in place, all = %v; want %d to %d, %v", test.length,
+				test.branches, n, all, test.fewest, test.most, test.all)
 		}
 		if p.never || len(m.Meta.Needs) > 0 {
 			t.Errorf("%s iterations of %d branches: no loop in place", test.length, test.branches)
@@ -79,19 +71,8 @@ b3:
 		if i == 0 {
 			way = 3
 		}
-		fmt.Fprintf(
-			&s,
-			"b%d:\n  v%d:i64 = load.u64 [v0+%d]\n  v%d:i1 = icmp eq v%d, %d\n  br v%d, b%d, b%d\n",
-			b,
-			v,
-			8*i,
-			v+1,
-			v,
-			i,
-			v+1,
-			way,
-			b+2,
-		)
+		fmt.Fprintf(&s, "b%d:\n  v%d:i64 = load.u64 [v0+%d]\n  v%d:i1 = icmp eq v%d, %d\n  br v%d, b%d, b%d\n", b, v,
+			8*i, v+1, v, i, v+1, way, b+2)
 		if i > 0 {
 			fmt.Fprintf(&s, "b%d:\n  store.u64 [v0+8], %d\n  jump b%d\n", way, i, b+2)
 		}

@@ -190,12 +190,8 @@ func (e *encoder) addIslands(islands map[*mach.Block][]*mach.Block) bool {
 }
 
 // island finds or makes the island within reach of at that is nearest to to.
-func (e *encoder) island(
-	at int,
-	to *mach.Block,
-	islands, before map[*mach.Block][]*mach.Block,
-	pos ir.Pos,
-) *mach.Block {
+func (e *encoder) island(at int, to *mach.Block, islands, before map[*mach.Block][]*mach.Block,
+	pos ir.Pos) *mach.Block {
 	goal := e.start[to]
 	nearer := func(x int) bool { return abs(x-at) < reach && abs(goal-x) < abs(goal-at)-reach/2 }
 	for _, i := range islands[to] {

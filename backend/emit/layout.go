@@ -114,10 +114,8 @@ func mergeSame(f *mach.Func) bool {
 		}
 		key.digest = digest(b.Insns)
 		peers := kept[key]
-		n := slices.IndexFunc(
-			peers,
-			func(p *mach.Block) bool { return sameTerm(&p.Term, &b.Term) && allAlike(p.Insns, b.Insns) },
-		)
+		n := slices.IndexFunc(peers,
+			func(p *mach.Block) bool { return sameTerm(&p.Term, &b.Term) && allAlike(p.Insns, b.Insns) })
 		switch {
 		case n < 0:
 			kept[key] = append(peers, b)

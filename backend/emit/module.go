@@ -103,14 +103,8 @@ func checkCalls(funcs []*Func) error {
 		stack += (max(f.StackSize, 1) + stackRounding - 1) / stackRounding * stackRounding
 		if stack > maxStack || len(chain) > maxFrames {
 			return ir.Diag{Pos: f.Pos,
-				Text: fmt.Sprintf(
-					"the chain of calls %v takes %d frames and %d bytes of stack; BPF programs have %d and %d",
-					chain,
-					len(chain),
-					stack,
-					maxFrames,
-					maxStack,
-				)}
+				Text: fmt.Sprintf("the chain of calls %v takes %d frames and %d bytes of stack; BPF programs have %d and %d",
+					chain, len(chain), stack, maxFrames, maxStack)}
 		}
 		for _, name := range f.Calls {
 			if callee := byName[name]; callee != nil {

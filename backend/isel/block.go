@@ -229,14 +229,8 @@ func (s *selector) value(v *ir.Value) {
 	}
 	switch v.Op {
 	case ir.OpBswap:
-		s.define(
-			v,
-			mach.RegOp(
-				s.emit(
-					mach.Insn{Op: mach.Swap, Size: v.Mem.Size(), Args: []mach.Operand{s.inReg(s.operand(v.Args[0]))}},
-				),
-			),
-		)
+		s.define(v,
+			mach.RegOp(s.emit(mach.Insn{Op: mach.Swap, Size: v.Mem.Size(), Args: []mach.Operand{s.inReg(s.operand(v.Args[0]))}})))
 	case ir.OpZext, ir.OpSext:
 		s.define(v, s.extend(s.operand(v.Args[0]), v.Mem))
 	case ir.OpICmp:

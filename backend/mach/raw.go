@@ -50,10 +50,7 @@ func Decode(code []byte) ([]Raw, error) {
 	for n := range raw {
 		p := code[8*n:]
 		raw[n] = Raw{
-			p[0],
-			p[1] & 15,
-			p[1] >> 4,
-			int16(binary.LittleEndian.Uint16(p[2:])),
+			p[0], p[1] & 15, p[1] >> 4, int16(binary.LittleEndian.Uint16(p[2:])),
 			int32(binary.LittleEndian.Uint32(p[4:])),
 		}
 	}

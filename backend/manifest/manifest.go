@@ -46,10 +46,8 @@ func TooLarge(m *ir.Module) (d ir.Diag, found bool) {
 		}
 		if n > manifest.MaxLayouts && !found {
 			d, found = ir.Diag{
-				Pos: pos,
-				Text: "the values of the script up to here have more than " + strconv.Itoa(
-					manifest.MaxLayouts,
-				) + " parts, too many for an object",
+				Pos:  pos,
+				Text: "the values of the script up to here have more than " + strconv.Itoa(manifest.MaxLayouts) + " parts, too many for an object",
 			}, true
 		}
 	}
@@ -127,18 +125,10 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		if g.Param != nil {
 			continue
 		}
-		out.Globals = append(
-			out.Globals,
-			manifest.Global{
-				Name:     g.Name,
-				Section:  sections[g.Kind],
-				Size:     g.Size,
-				Host:     g.Host,
-				Text:     g.Text,
-				Pos:      position(g.Pos, g.End),
-				TextFrom: g.TextFrom,
-			},
-		)
+		out.Globals = append(out.Globals, manifest.Global{
+			Name: g.Name, Section: sections[g.Kind], Size: g.Size, Host: g.Host, Text: g.Text,
+			Pos: position(g.Pos, g.End), TextFrom: g.TextFrom,
+		})
 		last := &out.Globals[len(out.Globals)-1]
 		if m.Suffix != "" {
 			last.Symbol = m.Symbol(g.Name)
@@ -154,10 +144,8 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		out.Requires = append(out.Requires, manifest.TextParams)
 	}
 	for _, e := range m.Meta.Errors {
-		out.Errors = append(
-			out.Errors,
-			manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain},
-		)
+		out.Errors = append(out.Errors,
+			manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain})
 	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
@@ -213,10 +201,8 @@ func program(m *ir.Module, f *emit.Func) manifest.Program {
 	p := f.Prog
 	var record []manifest.RecordUse
 	for _, u := range p.Record {
-		record = append(
-			record,
-			manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)},
-		)
+		record = append(record,
+			manifest.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: pos(u.Pos)})
 	}
 	return manifest.Program{
 		Name: m.Symbol(f.Name), Section: p.Section, Kind: string(p.Kind), Clause: p.Clause,
@@ -229,18 +215,10 @@ func program(m *ir.Module, f *emit.Func) manifest.Program {
 func fields(m *ir.Module, f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
-		out = append(
-			out,
-			manifest.FieldUse{
-				Program:  m.Symbol(f.Name),
-				Insn:     c.Insn,
-				Type:     c.Ref.Type,
-				Path:     c.Ref.Path,
-				Kind:     int(c.Kind),
-				Compared: c.Compared && c.Kind == ir.FieldRShift,
-				Pos:      pos(c.Pos),
-			},
-		)
+		out = append(out, manifest.FieldUse{
+			Program: m.Symbol(f.Name), Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path,
+			Kind: int(c.Kind), Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos),
+		})
 	}
 	return out
 }
@@ -250,18 +228,10 @@ func Params(m *ir.Module) []manifest.Param {
 	var out []manifest.Param
 	for _, g := range m.Globals {
 		if p := g.Param; p != nil {
-			out = append(
-				out,
-				manifest.Param{
-					Name:    p.Name,
-					Type:    p.Type,
-					Global:  m.Symbol(g.Name),
-					Size:    g.Size,
-					Default: p.Default,
-					Help:    p.Help,
-					Pos:     pos(p.Pos),
-				},
-			)
+			out = append(out, manifest.Param{
+				Name: p.Name, Type: p.Type, Global: m.Symbol(g.Name), Size: g.Size, Default: p.Default,
+				Help: p.Help, Pos: pos(p.Pos),
+			})
 		}
 	}
 	return out

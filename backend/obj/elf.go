@@ -114,24 +114,9 @@ func (f *elfFile) bytes() []byte {
 	var h bytes.Buffer
 	h.Write([]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)})
 	h.Write(make([]byte, 9))
-	le(
-		&h,
-		uint16(elf.ET_REL),
-		uint16(elf.EM_BPF),
-		uint32(elf.EV_CURRENT),
-		uint64(0),
-		uint64(0),
-		uint64(shoff),
-		uint32(
-			0,
-		),
-		uint16(headerSize),
-		uint16(0),
-		uint16(0),
-		uint16(sectionHeaderSize),
-		uint16(len(f.sections)),
-		uint16(1),
-	)
+	le(&h, uint16(elf.ET_REL), uint16(elf.EM_BPF), uint32(elf.EV_CURRENT), uint64(0), uint64(0), uint64(shoff),
+		uint32(0), uint16(headerSize), uint16(0), uint16(0), uint16(sectionHeaderSize), uint16(len(f.sections)),
+		uint16(1))
 	copy(out, h.Bytes())
 	return out
 }
@@ -154,45 +139,23 @@ func (f *elfFile) addTables(strs *strtab) {
 		for _, r := range s.relocs {
 			le(&b, uint64(r.off), uint64(f.number(r.sym))<<32|uint64(r.kind))
 		}
-		f.section(
-			&elfSection{
-				name:  ".rel" + s.name,
-				typ:   elf.SHT_REL,
-				flags: elf.SHF_INFO_LINK,
-				data:  b.Bytes(),
-				align: 8,
-				link:  symtab,
-				info:  i,
-				entry: 16,
-			},
-		)
+		f.section(&elfSection{
+			name: ".rel" + s.name, typ: elf.SHT_REL, flags: elf.SHF_INFO_LINK, data: b.Bytes(), align: 8,
+			link: symtab, info: i, entry: 16,
+		})
 	}
 	var b bytes.Buffer
 	b.Write(make([]byte, 24))
 	for _, syms := range [][]elfSymbol{f.locals, f.globals} {
 		for _, s := range syms {
-			le(
-				&b,
-				strs.add(s.name),
-				uint8(s.bind)<<4|uint8(s.typ),
-				uint8(0),
-				uint16(s.section),
-				uint64(s.value),
-				uint64(s.size),
-			)
+			le(&b, strs.add(s.name), uint8(s.bind)<<4|uint8(s.typ), uint8(0), uint16(s.section), uint64(s.value),
+				uint64(s.size))
 		}
 	}
-	f.section(
-		&elfSection{
-			name:  ".symtab",
-			typ:   elf.SHT_SYMTAB,
-			data:  b.Bytes(),
-			align: 8,
-			link:  1,
-			info:  1 + len(f.locals),
-			entry: 24,
-		},
-	)
+	f.section(&elfSection{
+		name: ".symtab", typ: elf.SHT_SYMTAB, data: b.Bytes(), align: 8, link: 1, info: 1 + len(f.locals),
+		entry: 24,
+	})
 	for _, s := range f.sections {
 		strs.add(s.name)
 	}

@@ -73,11 +73,8 @@ func (w *writer) keyType(m *ir.Map) typeID {
 			return t
 		}
 	}
-	return w.structOf(
-		m.BPF.Name+"_key",
-		m.BPF.KeySize,
-		field{names.at(0, "key"), w.storedType(key, m.BPF.Name+"_key_0", m.BPF.KeySize)},
-	)
+	return w.structOf(m.BPF.Name+"_key", m.BPF.KeySize,
+		field{names.at(0, "key"), w.storedType(key, m.BPF.Name+"_key_0", m.BPF.KeySize)})
 }
 
 // partKey returns the key of an element that is part of a value, and the names of its fields.
@@ -157,13 +154,8 @@ func (w *writer) valueType(m *ir.Map) typeID {
 	case ir.ShapeHist, ir.ShapeLhist:
 		return w.structOf("btc_"+string(m.Shape), size, field{"slots", w.btf.array(w.u64(), size/8)})
 	case ir.ShapeTseries:
-		return w.structOf(
-			"btc_tseries",
-			size,
-			field{"value", number()},
-			field{"meta", w.u64()},
-			field{"interval", w.u64()},
-		)
+		return w.structOf("btc_tseries", size, field{"value", number()}, field{"meta", w.u64()},
+			field{"interval", w.u64()})
 	case ir.ShapeStack:
 		return w.structOf("btc_stack", size, field{"frames", w.btf.array(w.u64(), size/8)})
 	case ir.ShapePlain:
@@ -327,14 +319,10 @@ func (w *writer) tuple(l *ir.Layout, name string, names *names) (typeID, bool) {
 		if end > next {
 			return 0, false
 		}
-		ms = append(
-			ms,
-			member{
-				name:   names.at(i, f.Name),
-				typ:    w.storedType(f.Layout, fmt.Sprintf("%s_%d", name, i), room),
-				bitOff: f.Off * 8,
-			},
-		)
+		ms = append(ms, member{
+			name: names.at(i, f.Name), typ: w.storedType(f.Layout, fmt.Sprintf("%s_%d", name, i), room),
+			bitOff: f.Off * 8,
+		})
 	}
 	if len(ms) == 0 {
 		return 0, false

@@ -95,9 +95,7 @@ func (w *writer) programSections(funcs []*emit.Func) []*progSection {
 		s := by[name]
 		if s == nil {
 			s = &progSection{name: name, start: map[string]int{}, ext: &extSection{name: name}}
-			s.index = w.elf.section(
-				&elfSection{name: name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, align: 8},
-			)
+			s.index = w.elf.section(&elfSection{name: name, typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_EXECINSTR, align: 8})
 			by[name] = s
 			secs = append(secs, s)
 		}
@@ -151,30 +149,19 @@ func (w *writer) mapSection() error {
 			return ir.Diag{Pos: m.Pos, Text: err.Error()}
 		}
 		vars = append(vars, secvar{w.btf.variable(w.m.MapSymbol(m), t, linkGlobal), size, n})
-		w.maps[m.Name] = w.elf.global(
-			elfSymbol{
-				name:    w.m.MapSymbol(m),
-				bind:    elf.STB_GLOBAL,
-				typ:     elf.STT_OBJECT,
-				section: index,
-				value:   size,
-				size:    n,
-			},
-		)
+		w.maps[m.Name] = w.elf.global(elfSymbol{
+			name: w.m.MapSymbol(m), bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index,
+			value: size, size: n,
+		})
 		size += n
 	}
 	if size == 0 {
 		return nil
 	}
-	w.elf.section(
-		&elfSection{
-			name:  ".maps",
-			typ:   elf.SHT_PROGBITS,
-			flags: elf.SHF_ALLOC | elf.SHF_WRITE,
-			data:  make([]byte, size),
-			align: 8,
-		},
-	)
+	w.elf.section(&elfSection{
+		name: ".maps", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: make([]byte, size),
+		align: 8,
+	})
 	w.btf.datasec(".maps", size, vars)
 	return nil
 }
@@ -185,9 +172,7 @@ func (w *writer) licenseSection() {
 		text = set
 	}
 	data := append([]byte(text), 0)
-	i := w.elf.section(
-		&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1},
-	)
+	i := w.elf.section(&elfSection{name: "license", typ: elf.SHT_PROGBITS, flags: elf.SHF_ALLOC | elf.SHF_WRITE, data: data, align: 1})
 	w.elf.global(elfSymbol{name: "_license", bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: i, size: len(data)})
 	char := w.btf.int("char", 1, intSigned)
 	v := w.btf.variable("_license", w.btf.array(char, len(data)), linkGlobal)
@@ -208,16 +193,10 @@ func (w *writer) dataSections() {
 		var vars []secvar
 		for _, g := range s.vars {
 			vars = append(vars, secvar{w.btf.variable(w.m.Symbol(g.Name), w.globalType(g), linkGlobal), s.offs[g.Name], g.Size})
-			sym := w.elf.global(
-				elfSymbol{
-					name:    w.m.Symbol(g.Name),
-					bind:    elf.STB_GLOBAL,
-					typ:     elf.STT_OBJECT,
-					section: index,
-					value:   s.offs[g.Name],
-					size:    g.Size,
-				},
-			)
+			sym := w.elf.global(elfSymbol{
+				name: w.m.Symbol(g.Name), bind: elf.STB_GLOBAL, typ: elf.STT_OBJECT, section: index,
+				value: s.offs[g.Name], size: g.Size,
+			})
 			w.globals[g.Name] = globalRef{sym, section, s.offs[g.Name]}
 		}
 		w.btf.datasec(s.name, s.size, vars)
@@ -344,10 +323,8 @@ func (w *writer) applyCORE(s *progSection, f *emit.Func, as []*coreAccess) error
 		default:
 			binary.LittleEndian.PutUint32(ins[4:], uint32(v))
 		}
-		s.ext.cores = append(
-			s.ext.cores,
-			coreRecord{base + c.Insn, w.cores.id(as[i].root), w.btf.strings.add(as[i].spec(c.Kind)), c.Kind},
-		)
+		s.ext.cores = append(s.ext.cores,
+			coreRecord{base + c.Insn, w.cores.id(as[i].root), w.btf.strings.add(as[i].spec(c.Kind)), c.Kind})
 	}
 	return nil
 }

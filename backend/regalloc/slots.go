@@ -69,13 +69,8 @@ func (a *allocator) placeSlots() error {
 	a.f.FrameUsed = 8 * (base + most)
 	if a.f.FrameUsed > frameLimit {
 		return ir.Diag{Pos: a.f.Pos,
-			Text: fmt.Sprintf(
-				"needs %d bytes of stack: %d for variables and keys, %d for spilled values; BPF programs have %d",
-				a.f.FrameUsed,
-				slots,
-				8*most,
-				frameLimit,
-			)}
+			Text: fmt.Sprintf("needs %d bytes of stack: %d for variables and keys, %d for spilled values; BPF programs have %d",
+				a.f.FrameUsed, slots, 8*most, frameLimit)}
 	}
 	return nil
 }

@@ -35,13 +35,7 @@ func checkCommand() *command {
 			{"btc check --target debian12.target --target rhel9.target reads.o", "check against the kernels of your hosts"},
 		},
 		options: option.Table{
-			{
-				Name:   "target",
-				Value:  "FILE",
-				Repeat: true,
-				To:     &c.targets,
-				Help:   `target file, architecture of an embedded target, or "host"; may be repeated. Default: the embedded targets that the object supports`,
-			},
+			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded target, or "host"; may be repeated. Default: the embedded targets that the object supports`},
 			{Name: "json", To: &c.asJSON, Help: "print one JSON object per object and target, one per line"},
 			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
 		},
@@ -166,17 +160,8 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		for _, p := range c.Programs {
 			sites, insns = sites+p.Sites, insns+p.Instructions
 		}
-		fmt.Fprintf(
-			table,
-			"%s\t%s\t%s\t%s\t%d\t%d\t%d\n",
-			c.Object,
-			c.Target,
-			c.Arch,
-			c.Verdict,
-			len(c.Programs),
-			sites,
-			insns,
-		)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Object, c.Target, c.Arch, c.Verdict, len(c.Programs),
+			sites, insns)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -191,15 +176,8 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		}
 		if verbose {
 			for _, p := range c.Programs {
-				fmt.Fprintf(
-					w,
-					"  program %s (%s): %s, attach sites: %d, instructions: %d\n",
-					p.Name,
-					p.Attach,
-					p.Verdict,
-					p.Sites,
-					p.Instructions,
-				)
+				fmt.Fprintf(w, "  program %s (%s): %s, attach sites: %d, instructions: %d\n", p.Name, p.Attach,
+					p.Verdict, p.Sites, p.Instructions)
 			}
 		}
 	}

@@ -194,16 +194,10 @@ func addFlags(cc *cobra.Command, table option.Table, line *option.Line) {
 	aliases := map[string]string{}
 	for i := range table {
 		o := &table[i]
-		flags.AddFlag(
-			&pflag.Flag{
-				Name:        o.Name,
-				Shorthand:   o.Short,
-				Usage:       o.Help,
-				Value:       &flagValue{o, line},
-				NoOptDefVal: withoutValue(o),
-				Hidden:      o.Hidden,
-			},
-		)
+		flags.AddFlag(&pflag.Flag{
+			Name: o.Name, Shorthand: o.Short, Usage: o.Help, Value: &flagValue{o, line},
+			NoOptDefVal: withoutValue(o), Hidden: o.Hidden,
+		})
 		for _, alias := range strings.Fields(o.Aliases) {
 			aliases[alias] = o.Name
 		}
@@ -333,11 +327,8 @@ func helpOf(w io.Writer, root *command, words []string) int {
 			}
 		}
 		if next == nil {
-			return fail(
-				"%v; `%s` lists the commands",
-				c.unknown(words[i:]),
-				strings.Join(append([]string{"btc help"}, words[:i]...), " "),
-			)
+			return fail("%v; `%s` lists the commands", c.unknown(words[i:]),
+				strings.Join(append([]string{"btc help"}, words[:i]...), " "))
 		}
 		c, path = next, path+" "+word
 	}

@@ -50,41 +50,14 @@ func (s *scriptFlags) table() option.Table {
 	}
 	table = append(table, s.targets.options()...)
 	table = append(table, option.Table{
-		{
-			Name:   "include-dir",
-			Short:  "I",
-			Value:  "DIR",
-			Repeat: true,
-			To:     s.addDir,
-			Help:   "directory with headers that the script includes; may be repeated",
-		},
-		{
-			Name:   "include",
-			Value:  "FILE",
-			Repeat: true,
-			To:     &s.include,
-			Help:   "file to include before the script's first line; may be repeated",
-		},
+		{Name: "include-dir", Short: "I", Value: "DIR", Repeat: true, To: s.addDir, Help: "directory with headers that the script includes; may be repeated"},
+		{Name: "include", Value: "FILE", Repeat: true, To: &s.include, Help: "file to include before the script's first line; may be repeated"},
 	}...)
 	table = append(table, fileOptions(&s.files)...)
 	return append(table, option.Table{
-		{
-			Name:  "probe-filter",
-			Value: "REGEX",
-			To:    s.setFilter,
-			Help:  "compile only the probes whose attach point the regular expression matches, and begin and end",
-		},
-		{
-			Name:  "warnings",
-			Short: "k",
-			To:    s.setHelperErrors,
-			Help:  "generate code that reports each failing kernel function, such as reads of invalid addresses and lookups of missing keys",
-		},
-		{
-			Name: "untrusted",
-			To:   &s.untrusted,
-			Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s of CPU time and 1 GiB",
-		},
+		{Name: "probe-filter", Value: "REGEX", To: s.setFilter, Help: "compile only the probes whose attach point the regular expression matches, and begin and end"},
+		{Name: "warnings", Short: "k", To: s.setHelperErrors, Help: "generate code that reports each failing kernel function, such as reads of invalid addresses and lookups of missing keys"},
+		{Name: "untrusted", To: &s.untrusted, Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s of CPU time and 1 GiB"},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
 		{Name: "check", To: &s.check, Help: "check the intermediate code against the kernel's rules after each pass"},

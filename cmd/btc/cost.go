@@ -59,20 +59,12 @@ func costCommand() *command {
 		summary: "estimate the cost of an event, without running anything",
 		about: "The estimate is for the path on which all filters pass and nothing fails, based on figures measured " +
 			"on one machine. The cost of the probe itself is shown separately. docs/howto/guard-rails.md describes the accuracy.",
-		examples: []example{
-			{"btc cost --rate 100k/s reads.bt", "estimate the share of one CPU at 100,000 events a second"},
-		},
+		examples: []example{{"btc cost --rate 100k/s reads.bt", "estimate the share of one CPU at 100,000 events a second"}},
 		options: option.Table{
 			{Name: "rate", Value: "[PROBE=]N/s", Repeat: true, To: c.addRate,
 				Help: "how often probes fire, such as 100k/s, to print the share of one CPU; PROBE is an attach point or a pattern"},
 			{Name: "json", To: &c.asJSON, Help: "print one JSON object per object, one per line"},
-			{
-				Name:  "program",
-				Short: "e",
-				Value: "PROGRAM",
-				To:    c.script.setProgram,
-				Help:  "the script itself instead of a file",
-			},
+			{Name: "program", Short: "e", Value: "PROGRAM", To: c.script.setProgram, Help: "the script itself instead of a file"},
 			{Name: "target", Value: "FILE", Repeat: true, To: &c.script.targets.files,
 				Help: `target file, architecture of an embedded target, or "host"; default: the embedded target`},
 		},
@@ -97,10 +89,8 @@ func (c *coster) addRate(text string) error {
 	}
 	n, err := strconv.ParseFloat(digits, 64)
 	if !perSecond || err != nil || strings.Trim(digits, "0123456789.") != "" || r.pattern == "" || n*unit > 1e12 {
-		return fmt.Errorf(
-			"--rate: %q is not a number of events per second such as 100k/s or kprobe:vfs_read=2M/s",
-			text,
-		)
+		return fmt.Errorf("--rate: %q is not a number of events per second such as 100k/s or kprobe:vfs_read=2M/s",
+			text)
 	}
 	r.hz = n * unit
 	c.rates = append(c.rates, r)
@@ -149,11 +139,8 @@ func (c *coster) target(m *manifest.Manifest) (*kernel.Target, error) {
 	if names := append(slices.Clone(c.script.targets.files), m.Arches...); len(names) > 0 {
 		t, err := openTarget(names[0])
 		if err == nil && len(m.Arches) > 0 && !slices.Contains(m.Arches, t.Arch().Label) {
-			err = fmt.Errorf(
-				"the object was compiled for %s, not for %s",
-				strings.Join(m.Arches, " and "),
-				t.Arch().Label,
-			)
+			err = fmt.Errorf("the object was compiled for %s, not for %s", strings.Join(m.Arches, " and "),
+				t.Arch().Label)
 		}
 		return t, err
 	}
@@ -252,15 +239,8 @@ func (c *coster) print(all []costOf) int {
 
 // text prints a report for humans.
 func (r *costOf) text(w io.Writer) {
-	fmt.Fprintf(
-		w,
-		"%s on Linux %s, %s, based on measurements on %s with Linux %s:\n\n",
-		r.Object,
-		r.Target,
-		r.Arch,
-		r.Measured.CPU,
-		r.Measured.Kernel,
-	)
+	fmt.Fprintf(w, "%s on Linux %s, %s, based on measurements on %s with Linux %s:\n\n", r.Object, r.Target, r.Arch,
+		r.Measured.CPU, r.Measured.Kernel)
 	if len(r.Programs) == 0 {
 		fmt.Fprintln(w, "  no program is attached to anything")
 		return

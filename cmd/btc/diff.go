@@ -23,12 +23,10 @@ func targetDiffCommand() *command {
 	var summary bool
 	return &command{
 		name: "diff", operands: "A B [PATTERN]", summary: "compare the names in two targets", files: []string{"target"}, wrongUse: 2,
-		about:  "A and B are target files, architectures with an embedded target, or host.",
-		status: "0 if nothing differs, 1 if something does, 2 if the comparison was not possible.",
-		examples: []example{
-			{"btc target diff debian12.target debian13.target 'sched_*'", "compare tracepoints, structs and functions by name"},
-		},
-		options: option.Table{{Name: "summary", To: &summary, Help: "print only the numbers of differences"}},
+		about:    "A and B are target files, architectures with an embedded target, or host.",
+		status:   "0 if nothing differs, 1 if something does, 2 if the comparison was not possible.",
+		examples: []example{{"btc target diff debian12.target debian13.target 'sched_*'", "compare tracepoints, structs and functions by name"}},
+		options:  option.Table{{Name: "summary", To: &summary, Help: "print only the numbers of differences"}},
 		run: func(line *option.Line) int {
 			if status, ok := compareTargets(line.All(), summary); ok {
 				return status
@@ -42,9 +40,7 @@ func targetDiffCommand() *command {
 func compareTargets(operands []string, summary bool) (status int, ok bool) {
 	fail := func(format string, args ...any) (int, bool) { return fail(format, args...), false }
 	if len(operands) < 2 || len(operands) > 3 {
-		return fail(
-			"usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host",
-		)
+		return fail("usage: btc target diff A B [PATTERN]: two target files, architectures with an embedded target, or host")
 	}
 	pattern := "*"
 	if len(operands) == 3 {
@@ -82,10 +78,8 @@ func facets() []facet {
 	return []facet{
 		{"syscall", func(t *kernel.Target) []string { return t.Syscalls("*") }, nil},
 		{probe.Tracepoint, func(t *kernel.Target) []string {
-			return slices.DeleteFunc(
-				t.Tracepoints("*", "*"),
-				func(name string) bool { return strings.HasPrefix(name, "syscalls:") },
-			)
+			return slices.DeleteFunc(t.Tracepoints("*", "*"),
+				func(name string) bool { return strings.HasPrefix(name, "syscalls:") })
 		}, eventParts},
 		{"struct", func(t *kernel.Target) []string { return t.StructNames("*") }, structParts},
 		{"function", func(t *kernel.Target) []string { return t.Funcs("*") }, nil},
@@ -174,13 +168,8 @@ func diffTargets(w io.Writer, a, b *kernel.Target, pattern string, summary bool)
 				}
 			}
 		}
-		text := fmt.Sprintf(
-			"%-11s %6d in both, %d only in the first, %d only in the second",
-			f.name+"s",
-			only[2],
-			only[0],
-			only[1],
-		)
+		text := fmt.Sprintf("%-11s %6d in both, %d only in the first, %d only in the second", f.name+"s", only[2],
+			only[0], only[1])
 		if f.parts != nil {
 			text += fmt.Sprintf(", %d with other members", changed)
 		}

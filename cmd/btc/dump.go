@@ -17,9 +17,7 @@ var dumpStages = []string{"all", "ast", "input", "isel", "regalloc", "asm", "obj
 
 // dumpAs maps the stage names of bpftrace's -d to those of btc.
 var dumpAs = map[string][]string{
-	"parse": {
-		"ast",
-	}, "types": {"ast"}, "codegen": {"input"}, "codegen-opt": {"regalloc"}, "dis": {"asm"}, "libbpf": {"object"}, "verifier": {},
+	"parse": {"ast"}, "types": {"ast"}, "codegen": {"input"}, "codegen-opt": {"regalloc"}, "dis": {"asm"}, "libbpf": {"object"}, "verifier": {},
 }
 
 func bpftraceStages() []string { return slices.Sorted(maps.Keys(dumpAs)) }
@@ -40,11 +38,8 @@ func (s *scriptFlags) addDump(list string) error {
 			case slices.Contains(known, stage):
 				s.dump[stage] = true
 			case dumpAs[word] == nil:
-				return fmt.Errorf(
-					"--dump: unknown stage %q; `btc passes` lists the passes, and there are %s",
-					stage,
-					strings.Join(dumpStages, ", "),
-				)
+				return fmt.Errorf("--dump: unknown stage %q; `btc passes` lists the passes, and there are %s", stage,
+					strings.Join(dumpStages, ", "))
 			}
 		}
 	}

@@ -23,13 +23,7 @@ func exportGadget() *command {
 			"Without -o, the metadata (gadget.yaml) is printed. Anything that Inspektor Gadget cannot show or run is listed " +
 			"on standard error. See docs/loaders.md.",
 		options: option.Table{
-			{
-				Name:  "output",
-				Short: "o",
-				Value: "FILE.tar|DIR",
-				To:    &out,
-				Help:  "image to write, in the OCI layout: an archive if the name ends in .tar, else a directory",
-			},
+			{Name: "output", Short: "o", Value: "FILE.tar|DIR", To: &out, Help: "image to write, in the OCI layout: an archive if the name ends in .tar, else a directory"},
 			{Name: "tag", Short: "t", Value: "NAME[:TAG]", To: &image,
 				Help: "name of the image; without a registry it is below ghcr.io/inspektor-gadget/gadget, as for `ig`. Default: the object's name"},
 		},
@@ -118,10 +112,8 @@ func gadgetRef(path, image string) (name, ref string, err error) {
 		ref, tag = image[:i], image[i+1:]
 	}
 	if !gadgetNames().MatchString(ref) || !gadgetTags().MatchString(tag) {
-		return "", "", fmt.Errorf(
-			"%q is not a name of an image: use --tag with lower-case letters, digits, '.', '_', '-' and '/'",
-			image,
-		)
+		return "", "", fmt.Errorf("%q is not a name of an image: use --tag with lower-case letters, digits, '.', '_', '-' and '/'",
+			image)
 	}
 	name = ref[strings.LastIndexByte(ref, '/')+1:]
 	if !strings.Contains(ref, "/") {

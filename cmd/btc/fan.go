@@ -84,10 +84,8 @@ func (r *fanRun) options() option.Table {
 		{Name: "connect-timeout", Value: "TIME", Group: "Hosts", To: setDuration("connect-timeout", &r.connect),
 			Help: fmt.Sprintf("give up on a host that has not answered after TIME; default: %s", fanConnect)},
 		{Name: "host-timeout", Value: "TIME", Group: "Hosts", To: setDuration("host-timeout", &r.grace),
-			Help: fmt.Sprintf(
-				"give up on a host that has not reported TIME after the end of its run, or that has sent nothing for TIME (at least 10s); default: %s",
-				fanGrace,
-			)},
+			Help: fmt.Sprintf("give up on a host that has not reported TIME after the end of its run, or that has sent nothing for TIME (at least 10s); default: %s",
+				fanGrace)},
 		{Name: "failed", Value: "FILE", Group: "Hosts", To: &r.failedFile,
 			Help: "write the names of the hosts that are not in the report to FILE, for another --hosts FILE"},
 	}...)

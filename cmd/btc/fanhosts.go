@@ -90,9 +90,7 @@ type reached map[string][]string
 func (h *fanHosts) resolve() (reached, []fan.Host, error) {
 	switch ssh := len(h.files) + len(h.names) + len(h.sshOptions); {
 	case h.selector == "" && (h.namespace != "" || h.allNamespaces || h.container != "" || len(h.kubectlArgs) > 0):
-		return nil, nil, errors.New(
-			"--namespace, --all-namespaces, --pod-container and --kubectl-option need --kubectl SELECTOR",
-		)
+		return nil, nil, errors.New("--namespace, --all-namespaces, --pod-container and --kubectl-option need --kubectl SELECTOR")
 	case h.selector != "" && ssh > 0:
 		return nil, nil, errors.New("--kubectl cannot be combined with --hosts, --host and --ssh-option")
 	case h.selector != "" && h.sudo:
@@ -118,9 +116,7 @@ func (h *fanHosts) resolve() (reached, []fan.Host, error) {
 		names = append(names, more...)
 	}
 	if len(names) == 0 {
-		return nil, nil, errors.New(
-			"no hosts: name a file with --hosts FILE, hosts with --host NAME, or pods with --kubectl SELECTOR",
-		)
+		return nil, nil, errors.New("no hosts: name a file with --hosts FILE, hosts with --host NAME, or pods with --kubectl SELECTOR")
 	}
 	reach := reached{}
 	var hosts []fan.Host
@@ -233,12 +229,8 @@ func (h *fanHosts) pods() (reached, []fan.Host, error) {
 			hosts[at] = host
 		default:
 			if host.Problem == "" {
-				fmt.Fprintf(
-					os.Stderr,
-					"btc: warning: pod %s is left out: node %s has another one\n",
-					p.Metadata.Name,
-					host.Name,
-				)
+				fmt.Fprintf(os.Stderr, "btc: warning: pod %s is left out: node %s has another one\n", p.Metadata.Name,
+					host.Name)
 			}
 			continue
 		}

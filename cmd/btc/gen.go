@@ -40,24 +40,9 @@ func genGoCommand() *command {
 			{"//go:generate btc gen go reads.bt", "the same, in Go source"},
 		},
 		options: append(option.Table{
-			{
-				Name:  "package",
-				Value: "NAME",
-				To:    &g.pkg,
-				Help:  "package of the source; default: $GOPACKAGE, which go generate sets",
-			},
-			{
-				Name:  "name",
-				Value: "NAME",
-				To:    &g.name,
-				Help:  "prefix of the names of functions and types; default: the script's name",
-			},
-			{
-				Name:  "library",
-				Value: "PATH",
-				To:    &g.library,
-				Help:  "import path of the library; default: package btrace of this btc",
-			},
+			{Name: "package", Value: "NAME", To: &g.pkg, Help: "package of the source; default: $GOPACKAGE, which go generate sets"},
+			{Name: "name", Value: "NAME", To: &g.name, Help: "prefix of the names of functions and types; default: the script's name"},
+			{Name: "library", Value: "PATH", To: &g.library, Help: "import path of the library; default: package btrace of this btc"},
 		}, g.table()...),
 		run: g.run,
 	}
@@ -100,17 +85,10 @@ func (g *genGo) run(line *option.Line) int {
 	}
 	object := stem + "_btc.o"
 	files := outputNames(object)
-	source, err := gengo.Source(
-		m,
-		gengo.Options{
-			Package: g.pkg,
-			Library: g.library,
-			Name:    prefix,
-			Object:  files[0],
-			JSON:    files[1],
-			Script:  filepath.Base(name),
-		},
-	)
+	source, err := gengo.Source(m, gengo.Options{
+		Package: g.pkg, Library: g.library, Name: prefix, Object: files[0], JSON: files[1],
+		Script: filepath.Base(name),
+	})
 	if err != nil {
 		return fail("--package: %v", err)
 	}

@@ -85,12 +85,8 @@ func program() string {
 
 // withHost compiles a script that failed with the embedded types again with those of the running kernel, if they may
 // be the reason. It returns the better result, and reports it.
-func (s *scriptFlags) withHost(
-	name, text string,
-	out *compile.Output,
-	diags *diag.List,
-	quiet bool,
-) (*compile.Output, *diag.List) {
+func (s *scriptFlags) withHost(name, text string, out *compile.Output, diags *diag.List,
+	quiet bool) (*compile.Output, *diag.List) {
 	if out != nil || s.targets.given() || s.untrusted || !namesOfKernel(diags) {
 		return out, diags
 	}
@@ -101,11 +97,9 @@ func (s *scriptFlags) withHost(
 		return out, diags
 	}
 	if t, _, err := s.targets.open(); err == nil && again != nil && !quiet {
-		fmt.Fprintf(
-			os.Stderr,
+		fmt.Fprintf(os.Stderr,
 			"btc: note: compiled with the types of this kernel: the embedded types of Linux %s lack names that the script uses\n",
-			t.Release(),
-		)
+			t.Release())
 	}
 	return again, said
 }

@@ -43,12 +43,10 @@ func printInfo() int {
 		return yesNo(features.HaveProgramHelper(kind, fn) == nil)
 	}
 	section("Kernel helpers", []fact{
-		{"dpath", helper(ebpf.Tracing, asm.FnDPath)},
-		{"get_tai_ns", helper(ebpf.Kprobe, asm.FnKtimeGetTaiNs)},
+		{"dpath", helper(ebpf.Tracing, asm.FnDPath)}, {"get_tai_ns", helper(ebpf.Kprobe, asm.FnKtimeGetTaiNs)},
 		{"get_func_ip", helper(ebpf.Kprobe, asm.FnGetFuncIp)},
 		{"lookup_percpu_elem", helper(ebpf.Kprobe, asm.FnMapLookupPercpuElem)},
-		{"loop", helper(ebpf.Kprobe, asm.FnLoop)},
-		{"probe_read", helper(ebpf.Kprobe, asm.FnProbeRead)},
+		{"loop", helper(ebpf.Kprobe, asm.FnLoop)}, {"probe_read", helper(ebpf.Kprobe, asm.FnProbeRead)},
 		{"probe_read_kernel", helper(ebpf.Kprobe, asm.FnProbeReadKernel)},
 		{"probe_read_user", helper(ebpf.Kprobe, asm.FnProbeReadUser)},
 		{"get_current_cgroup_id", helper(ebpf.Kprobe, asm.FnGetCurrentCgroupId)},
@@ -63,9 +61,7 @@ func printInfo() int {
 		limit = "1000000"
 	}
 	section("Kernel features", []fact{
-		{"Instruction limit", limit},
-		{"btf", yesNo(exists(kerneltypes.Path))},
-		{"module btf", yesNo(moduleTypes())},
+		{"Instruction limit", limit}, {"btf", yesNo(exists(kerneltypes.Path))}, {"module btf", yesNo(moduleTypes())},
 		{"bounded loops", yesNo(features.HaveBoundedLoops() == nil)},
 	})
 	types := []fact{}
@@ -84,15 +80,10 @@ func printInfo() int {
 	tracing := features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentPidTgid) == nil && exists(kerneltypes.Path)
 	section("Probe types", []fact{
 		{"kprobe", yesNo(exists("/sys/bus/event_source/devices/kprobe"))},
-		{"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))},
-		{"tracepoint", program(ebpf.TracePoint)},
-		{"rawtracepoint", program(ebpf.RawTracepoint)},
-		{"perf_event", program(ebpf.PerfEvent)},
-		{"kprobe_multi", yesNo(h.KprobeMulti())},
-		{"uprobe_multi", yesNo(h.UprobeMulti())},
-		{"kprobe_session", yesNo(h.KprobeSession())},
-		{"fentry", yesNo(tracing)},
-		{"iter", yesNo(haveIterators(h))},
+		{"uprobe", yesNo(exists("/sys/bus/event_source/devices/uprobe"))}, {"tracepoint", program(ebpf.TracePoint)},
+		{"rawtracepoint", program(ebpf.RawTracepoint)}, {"perf_event", program(ebpf.PerfEvent)},
+		{"kprobe_multi", yesNo(h.KprobeMulti())}, {"uprobe_multi", yesNo(h.UprobeMulti())},
+		{"kprobe_session", yesNo(h.KprobeSession())}, {"fentry", yesNo(tracing)}, {"iter", yesNo(haveIterators(h))},
 	})
 	return 0
 }
@@ -123,10 +114,7 @@ func systemFacts() []fact {
 		caps = "0x" + strings.TrimLeft(strings.Fields(after + " 0")[0], "0")
 	}
 	return []fact{
-		{
-			"OS",
-			text(name.Sysname[:]) + " " + text(name.Release[:]) + " " + text(name.Version[:]),
-		}, {"Arch", text(name.Machine[:])},
+		{"OS", text(name.Sysname[:]) + " " + text(name.Release[:]) + " " + text(name.Version[:])}, {"Arch", text(name.Machine[:])},
 		{"user", fmt.Sprint(os.Geteuid())}, {"capabilities", caps},
 		{"tracefs", yesNo(exists("/sys/kernel/tracing/events"))},
 		{"lockdown", firstLine("/sys/kernel/security/lockdown")},

@@ -29,18 +29,8 @@ func listCommand() *command {
 	return &command{
 		name: "list", operands: "[PATTERN[,PATTERN...] | 'struct NAME' | FILE.bt]", summary: "list the probes and structs of a target", files: []string{"bt"},
 		options: append(option.Table{
-			{
-				Name:  "verbose",
-				Short: "v",
-				To:    &l.verbose,
-				Help:  "show arguments with their types, and the members of structs",
-			},
-			{
-				Name:  "target",
-				Value: "FILE",
-				To:    &target,
-				Help:  `target file to list, or "host"; default: the embedded target`,
-			},
+			{Name: "verbose", Short: "v", To: &l.verbose, Help: "show arguments with their types, and the members of structs"},
+			{Name: "target", Value: "FILE", To: &target, Help: `target file to list, or "host"; default: the embedded target`},
 		}, fileOptions(&l.files)...),
 		examples: []example{
 			{"btc list 'kprobe:tcp_*'", "list the functions of the target's kernel whose names begin with tcp_"},
@@ -104,12 +94,9 @@ func (l *lister) list(operand string) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		fmt.Fprintf(
-			os.Stderr,
+		fmt.Fprintf(os.Stderr,
 			"WARNING: It appears that '%s' is a filename but the file does not exist. Treating '%s' as a search pattern.\n",
-			operand,
-			operand,
-		)
+			operand, operand)
 	}
 	for _, pattern := range strings.Split(operand, ",") {
 		if err := l.pattern(strings.TrimSpace(pattern)); err != nil {

@@ -133,13 +133,7 @@ func targetCommand() *command {
 		about: "A target describes a kernel: its types, tracepoints, system calls and functions. btc compiles for targets and " +
 			"checks objects against them, and never reads the host. Targets of three architectures are built in.",
 		sub: []*command{
-			{
-				name:     "show",
-				operands: "[FILE]",
-				summary:  "describe a target file",
-				files:    []string{"target"},
-				run:      targetShow,
-			},
+			{name: "show", operands: "[FILE]", summary: "describe a target file", files: []string{"target"}, run: targetShow},
 			targetDiffCommand(),
 			{
 				name:     "capture",
@@ -177,12 +171,8 @@ func targetShow(line *option.Line) int {
 		return fail("%v", err)
 	}
 	fmt.Printf("kernel:       %s\narchitecture: %s\n", t.Release(), t.Arch().Label)
-	fmt.Printf(
-		"tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n",
-		len(t.Tracepoints("*", "*")),
-		len(t.Syscalls("*")),
-		len(t.Funcs("*")),
-	)
+	fmt.Printf("tracepoints:  %d\nsystem calls: %d\nfunctions:    %d\n", len(t.Tracepoints("*", "*")),
+		len(t.Syscalls("*")), len(t.Funcs("*")))
 	for _, g := range t.Gaps() {
 		fmt.Printf("missing:      %s\n", g)
 	}

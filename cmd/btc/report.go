@@ -43,13 +43,7 @@ func (r *mergedReport) table(formats ...string) option.Table {
 		{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the report to FILE"},
 		{Name: "top", Value: "N", To: r.setTop,
 			Help: "print the N elements of each map that have the largest values, largest first"},
-		{
-			Name:    "sort",
-			Value:   "ORDER",
-			To:      &r.order,
-			Choices: option.Choices(render.Ascending, render.Descending, render.ByKey),
-			Help:    "order of the elements of maps: ascending or descending by value, or by key; default: ascending",
-		},
+		{Name: "sort", Value: "ORDER", To: &r.order, Choices: option.Choices(render.Ascending, render.Descending, render.ByKey), Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
 		{Name: "summary", To: &r.summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
 	}
@@ -82,11 +76,9 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 	}
 	names, left := runs.Names()
 	for _, name := range left {
-		fmt.Fprintf(
-			os.Stderr,
+		fmt.Fprintf(os.Stderr,
 			"btc: warning: %s is omitted: assigned values cannot be combined; --by host shows them for each host\n",
-			name,
-		)
+			name)
 	}
 	if output.Find(r.form).Metrics {
 		return writeMetrics(w, output.Find(r.form), runs, m, object, lost)
@@ -119,14 +111,8 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 }
 
 // writeMetrics writes merged maps as the metrics of one run.
-func writeMetrics(
-	w io.Writer,
-	f *output.Format,
-	runs *merge.Runs,
-	m *manifest.Manifest,
-	object string,
-	lost uint64,
-) error {
+func writeMetrics(w io.Writer, f *output.Format, runs *merge.Runs, m *manifest.Manifest, object string,
+	lost uint64) error {
 	merged, maps := runs.Maps(m)
 	var err error
 	run := &output.Run{

@@ -153,27 +153,10 @@ func (r *runner) bpftraceOnly() option.Table {
 		{Name: "no-feature", Value: "FEATURES", Repeat: true, Hidden: true, To: r.noFeature},
 		{Name: "verify-llvm-ir", Hidden: true, To: ignored("verify-llvm-ir")},
 		{Name: "dwarf-pid", Value: "PID", Repeat: true, Hidden: true, To: ignored("dwarf-pid")},
-		{
-			Name:   "aot",
-			Value:  "FILE",
-			Hidden: true,
-			To:     refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o on the host"),
-		},
+		{Name: "aot", Value: "FILE", Hidden: true, To: refused("aot", "use btc compile SCRIPT -o FILE.o, and btrun FILE.o on the host")},
 		{Name: "emit-elf", Value: "FILE", Hidden: true, To: refused("emit-elf", "use btc compile SCRIPT -o FILE.o")},
-		{
-			Name:   "emit-llvm",
-			Value:  "FILE",
-			Hidden: true,
-			To:     refused("emit-llvm", "btc does not use LLVM; use --dump to print its own stages"),
-		},
-		{
-			Name:  "fmt",
-			Alone: true,
-			With:  "program no-warnings quiet",
-			To:    &r.format,
-			Group: "Instead of tracing",
-			Help:  "print the script in canonical form, as btc fmt does",
-		},
+		{Name: "emit-llvm", Value: "FILE", Hidden: true, To: refused("emit-llvm", "btc does not use LLVM; use --dump to print its own stages")},
+		{Name: "fmt", Alone: true, With: "program no-warnings quiet", To: &r.format, Group: "Instead of tracing", Help: "print the script in canonical form, as btc fmt does"},
 	}
 }
 

@@ -25,13 +25,8 @@ func (t *targetFlags) options() option.Table {
 		{Name: "target", Value: "FILE", Repeat: true, To: &t.files,
 			Help: `target file to compile for, or "host"; may be repeated: types come from the first, the others are checked. Default: the embedded targets`},
 		{Name: "arch", Value: "ARCHITECTURES", Repeat: true, To: t.addArches,
-			Help: "architectures that the object must support, separated by commas: " + strings.Join(
-				arch.Labels(),
-				", ",
-			) + "; default: " + strings.Join(
-				arch.Defaults(),
-				" and ",
-			) + " where it can"},
+			Help: "architectures that the object must support, separated by commas: " + strings.Join(arch.Labels(),
+				", ") + "; default: " + strings.Join(arch.Defaults(), " and ") + " where it can"},
 	}
 }
 
@@ -57,9 +52,7 @@ func (t *targetFlags) host() bool { return slices.Contains(t.files, "host") }
 // open opens the targets, the one whose types are used first.
 func (t *targetFlags) open() (*kernel.Target, []*kernel.Target, error) {
 	if len(t.files) > 0 && len(t.arches) > 0 {
-		return nil, nil, errors.New(
-			"--target and --arch cannot be combined: a target file has an architecture",
-		)
+		return nil, nil, errors.New("--target and --arch cannot be combined: a target file has an architecture")
 	}
 	var all []*kernel.Target
 	for _, name := range t.files {

@@ -32,14 +32,8 @@ func versionCommand() *command {
 	var asJSON bool
 	return &command{
 		name: "version", summary: "print the version",
-		options: option.Table{
-			{
-				Name: "json",
-				To:   &asJSON,
-				Help: "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets",
-			},
-		},
-		run: func(line *option.Line) int { return printVersion(line, asJSON) },
+		options: option.Table{{Name: "json", To: &asJSON, Help: "print as JSON: also the Go version, the system, the manifest's schema and the embedded targets"}},
+		run:     func(line *option.Line) int { return printVersion(line, asJSON) },
 	}
 }
 

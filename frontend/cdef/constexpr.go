@@ -38,9 +38,7 @@ func (p *parser) constant() (Const, error) {
 
 // levels are the binary operators, lowest precedence first.
 var levels = [...][]string{
-	{
-		"||",
-	}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
+	{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"},
 }
 
 func (p *parser) binary(level int) (Const, error) {

@@ -182,15 +182,7 @@ func startsDefinition(t cpp.Token) bool {
 
 // qualifiers are ignored: they do not affect layout.
 var qualifiers = [...]string{
-	"const",
-	"volatile",
-	"restrict",
-	"__restrict",
-	"__user",
-	"__rcu",
-	"__percpu",
-	"__kernel",
-	"__iomem",
+	"const", "volatile", "restrict", "__restrict", "__user", "__rcu", "__percpu", "__kernel", "__iomem",
 	"__extension__",
 }
 

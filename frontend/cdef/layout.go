@@ -53,12 +53,7 @@ func (p *parser) compositeType(at diag.Span) (*types.Type, error) {
 	t.Size = comp.Size
 	if t.Parts() > types.MaxParts {
 		comp.Load = nil
-		return nil, fmt.Errorf(
-			"%s %s has more than %d members, including nested ones",
-			kind,
-			tag,
-			types.MaxParts,
-		)
+		return nil, fmt.Errorf("%s %s has more than %d members, including nested ones", kind, tag, types.MaxParts)
 	}
 	if tag != "" && at.Valid() {
 		p.env.hintShadow(at, kind, tag, comp)

@@ -30,14 +30,7 @@ func Predefined(t *kernel.Target) cpp.Options {
 func predefined(t *kernel.Target) string {
 	var b strings.Builder
 	names := []string{
-		"BPFTRACE_HAVE_BTF",
-		"__LP64__",
-		"_LP64",
-		"__linux__",
-		"__linux",
-		"__STDC__",
-		"__LITTLE_ENDIAN__",
-		"__BTC__",
+		"BPFTRACE_HAVE_BTF", "__LP64__", "_LP64", "__linux__", "__linux", "__STDC__", "__LITTLE_ENDIAN__", "__BTC__",
 	}
 	for _, name := range append(names, t.Arch().Macros...) {
 		fmt.Fprintf(&b, "#define %s 1\n", name)

@@ -64,12 +64,8 @@ func (b *body) recordField(x *ast.Field, e *Expr, t *types.Type) {
 			return
 		}
 	}
-	suggest(
-		b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text),
-		x.Name.Text,
-		"",
-		fieldNames(t),
-	)
+	suggest(b.fail(diag.UnknownField, x.Name, "Record does not contain a field named '%s'", x.Name.Text), x.Name.Text,
+		"", fieldNames(t))
 }
 
 // locationOf returns a copy of the location of a struct, array or string, for the caller to extend; a value in program
@@ -352,12 +348,8 @@ func (b *body) index(x *ast.Index, e *Expr) {
 	}
 	c := b.out.Expr(x.I).Const
 	if !it.IsInteger() || c != nil && c.Int < 0 && it.Signed {
-		b.fail(
-			diag.BadAccess,
-			x.I,
-			"The array index operator [] only accepts non-negative integer indices. Got: %s",
-			it,
-		)
+		b.fail(diag.BadAccess, x.I, "The array index operator [] only accepts non-negative integer indices. Got: %s",
+			it)
 		return
 	}
 	switch t.Kind {
@@ -377,12 +369,8 @@ func (b *body) index(x *ast.Index, e *Expr) {
 	case types.Pointer:
 		b.pointerElem(x, e, t, c)
 	default:
-		b.fail(
-			diag.BadAccess,
-			x,
-			"The array index operator [] can only be used on arrays, pointers, and tuples, found %s.",
-			t,
-		)
+		b.fail(diag.BadAccess, x,
+			"The array index operator [] can only be used on arrays, pointers, and tuples, found %s.", t)
 	}
 }
 
@@ -449,12 +437,9 @@ func (b *body) argsHere(at ast.Node) bool {
 		return true
 	}
 	hinted(
-		b.fail(
-			diag.NotInThisProbe,
-			at,
+		b.fail(diag.NotInThisProbe, at,
 			"The args builtin can only be used with tracepoint, rawtracepoint, fentry/fexit, and uprobe probes (%s used here)",
-			b.point.Kind,
-		),
+			b.point.Kind),
 		b.point.otherProbe("args"),
 	)
 	return false
@@ -479,13 +464,8 @@ func (b *body) argsField(x *ast.Field, id *ast.Ident, e *Expr) {
 func (b *body) tracepointField(x *ast.Field, e *Expr) {
 	name := x.Name.Text
 	if b.event == nil {
-		b.fail(
-			diag.NoArgs,
-			x,
-			"the target has no tracepoint %s:%s, so its arguments are not known",
-			b.point.Target,
-			b.point.Name,
-		)
+		b.fail(diag.NoArgs, x, "the target has no tracepoint %s:%s, so its arguments are not known", b.point.Target,
+			b.point.Name)
 		return
 	}
 	f, ok := b.event.Field(name)
@@ -494,14 +474,9 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 			b.fail(diag.UnknownField, x.Name, "BPF does not support accessing common tracepoint fields")
 			return
 		}
-		d := b.fail(
-			diag.UnknownField,
-			x.Name,
-			"Struct/union of type 'struct _tracepoint_%s_%s' does not contain a field named '%s'",
-			b.event.Category,
-			b.event.Event,
-			name,
-		)
+		d := b.fail(diag.UnknownField, x.Name,
+			"Struct/union of type 'struct _tracepoint_%s_%s' does not contain a field named '%s'", b.event.Category,
+			b.event.Event, name)
 		if near := b.event.SuggestField(name); near != "" {
 			d.Hint("did you mean %s?", near)
 		}

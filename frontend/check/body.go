@@ -122,12 +122,8 @@ func (b *body) finishVars() {
 		}
 		if v.Type == nil {
 			if s.assigned && b.seen[s] && !b.l.HasErrors() {
-				b.l.Add(
-					diag.BadDeclaration,
-					s.at,
-					"cannot infer the type of $%s: every value assigned to it depends on itself",
-					s.name,
-				)
+				b.l.Add(diag.BadDeclaration, s.at,
+					"cannot infer the type of $%s: every value assigned to it depends on itself", s.name)
 			}
 			v.Type = types.TInt64
 			for let, declared := range b.out.decls {
@@ -188,12 +184,8 @@ func (b *body) written(s ast.Stmt) bool {
 }
 
 func (b *body) tooLarge(at ast.Node) {
-	b.fail(
-		diag.TooLarge,
-		at,
-		"the body has more than %d statements, counting repetitions by unroll and calls of functions",
-		maxStmts,
-	)
+	b.fail(diag.TooLarge, at,
+		"the body has more than %d statements, counting repetitions by unroll and calls of functions", maxStmts)
 }
 
 // stmt types a statement; it reports whether control never reaches its end.

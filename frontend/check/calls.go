@@ -122,12 +122,8 @@ func (b *body) retval(c *callSite) {
 	if b.point.Kind == probe.Fexit || b.point.Kind == probe.Fentry {
 		proto := b.proto()
 		if proto == nil {
-			b.fail(
-				diag.NoArgs,
-				c.at,
-				"the target has no prototype of %s, so its return value is not known",
-				b.point.Name,
-			)
+			b.fail(diag.NoArgs, c.at, "the target has no prototype of %s, so its return value is not known",
+				b.point.Name)
 			c.e.Type = types.TInvalid
 			return
 		}
@@ -179,14 +175,8 @@ func (b *body) stack(c *callSite) {
 		n, ok := b.constInt(args[0], c.Fn.Name)
 		switch {
 		case ok && n > maxFrames:
-			b.fail(
-				diag.BadArguments,
-				args[0],
-				"%s([int limit]): limit shouldn't exceed %d, %d given",
-				c.Fn.Name,
-				maxFrames,
-				n,
-			)
+			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit shouldn't exceed %d, %d given", c.Fn.Name,
+				maxFrames, n)
 		case ok && n < 0:
 			b.fail(diag.BadArguments, args[0], "%s([int limit]): limit must not be negative, %d given", c.Fn.Name, n)
 		case ok:
@@ -299,13 +289,8 @@ func (b *body) loadString(c *callSite, i int) (text, from string, ok bool) {
 func (b *body) address(c *callSite) {
 	t := b.value(c.args[0])
 	if !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"%s() only supports integer and pointer arguments (%s provided)",
-			c.Fn.Name,
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[0], "%s() only supports integer and pointer arguments (%s provided)",
+			c.Fn.Name, t)
 		c.e.Type = types.TInvalid
 	}
 	c.Args = c.args
@@ -357,12 +342,8 @@ func (b *body) str(c *callSite) {
 	case t.Kind == types.Int, t.Kind == types.Enum, t.Kind == types.Pointer, t.Kind == types.String:
 	case t.Kind == types.Array && t.Elem.IsInteger() && t.Elem.Size == 1:
 	default:
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"str() expects an integer or a pointer type as first argument (%s provided)",
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[0],
+			"str() expects an integer or a pointer type as first argument (%s provided)", t)
 		c.e.Type = types.TInvalid
 	}
 }
@@ -415,13 +396,9 @@ func (b *body) strLength(c *callSite, limit int) {
 	case k.Int < 0 && t.Signed:
 		b.fail(diag.BadArguments, c.args[1], "str cannot use negative length (%d)", k.Int)
 	case uint64(k.Int) >= uint64(limit):
-		b.fail(
-			diag.LengthShortened,
-			c.args[1],
+		b.fail(diag.LengthShortened, c.args[1],
 			"length param (%s) is too long and will be shortened to %d bytes (see BPFTRACE_MAX_STRLEN)",
-			decimal(k.Int, t),
-			limit,
-		)
+			decimal(k.Int, t), limit)
 	default:
 		c.N = k.Int + 1
 	}

@@ -15,17 +15,34 @@ import (
 
 // languageTypes are the type names of the language; string, buffer and inet have a size.
 var languageTypes = map[string]*types.Type{
-	"bool": types.TBool, "void": types.TNone, "string": types.MakeString(0), "buffer": types.MakeBuffer(0),
-	"int8": types.TInt8, "int16": types.TInt16, "int32": types.TInt32, "int64": types.TInt64,
-	"uint8": types.TUint8, "uint16": types.TUint16, "uint32": types.TUint32, "uint64": types.TUint64,
-	"inet": types.TInet, "timestamp": types.MakeTimestamp("", "", 0), "macaddr_t": types.TMac,
-	"cgroup_path_t": types.TCgroupPath, "username_t": types.TUsername,
-	"count_t": types.MakeAgg(types.Count, false),
-	"sum_t":   types.MakeAgg(types.Sum, true), "usum_t": types.MakeAgg(types.Sum, false),
-	"min_t": types.MakeAgg(types.Min, true), "umin_t": types.MakeAgg(types.Min, false),
-	"max_t": types.MakeAgg(types.Max, true), "umax_t": types.MakeAgg(types.Max, false),
-	"avg_t": types.MakeAgg(types.Avg, true), "uavg_t": types.MakeAgg(types.Avg, false),
-	"stats_t": types.MakeAgg(types.Stats, true), "ustats_t": types.MakeAgg(types.Stats, false),
+	"bool":          types.TBool,
+	"void":          types.TNone,
+	"string":        types.MakeString(0),
+	"buffer":        types.MakeBuffer(0),
+	"int8":          types.TInt8,
+	"int16":         types.TInt16,
+	"int32":         types.TInt32,
+	"int64":         types.TInt64,
+	"uint8":         types.TUint8,
+	"uint16":        types.TUint16,
+	"uint32":        types.TUint32,
+	"uint64":        types.TUint64,
+	"inet":          types.TInet,
+	"timestamp":     types.MakeTimestamp("", "", 0),
+	"macaddr_t":     types.TMac,
+	"cgroup_path_t": types.TCgroupPath,
+	"username_t":    types.TUsername,
+	"count_t":       types.MakeAgg(types.Count, false),
+	"sum_t":         types.MakeAgg(types.Sum, true),
+	"usum_t":        types.MakeAgg(types.Sum, false),
+	"min_t":         types.MakeAgg(types.Min, true),
+	"umin_t":        types.MakeAgg(types.Min, false),
+	"max_t":         types.MakeAgg(types.Max, true),
+	"umax_t":        types.MakeAgg(types.Max, false),
+	"avg_t":         types.MakeAgg(types.Avg, true),
+	"uavg_t":        types.MakeAgg(types.Avg, false),
+	"stats_t":       types.MakeAgg(types.Stats, true),
+	"ustats_t":      types.MakeAgg(types.Stats, false),
 }
 
 // resolveType resolves a type as written, and reports an unknown one.
@@ -180,13 +197,8 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 		return
 	}
 	if c := in.Const; to.Kind == types.Enum && in.isNumber() && !to.Enum.Has(c.Int) {
-		d := b.fail(
-			diag.BadCast,
-			x,
-			"Enum: %s doesn't contain a variant value of %d",
-			strings.TrimPrefix(to.String(), "enum "),
-			c.Int,
-		)
+		d := b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d",
+			strings.TrimPrefix(to.String(), "enum "), c.Int)
 		if n := len(to.Enum.Values); n > 0 && n <= 8 {
 			var all []string
 			for _, v := range to.Enum.Values {
@@ -285,11 +297,8 @@ func (b *body) castable(x *ast.Cast, from *types.Type, to **types.Type) bool {
 			return true
 		}
 		if t.Len == 0 && from.IsInteger() && t.Elem.IsInteger() {
-			b.fail(
-				diag.BadCast,
-				x,
-				"Cannot determine array size: the element size is incompatible with the cast integer size",
-			)
+			b.fail(diag.BadCast, x,
+				"Cannot determine array size: the element size is incompatible with the cast integer size")
 			return false
 		}
 	case types.Struct:

@@ -29,11 +29,7 @@ var settings = [...]setting{
 	{name: "cache_user_symbols", initial: "PER_PID", values: []string{"NONE", "PER_PROGRAM", "PER_PID", "0", "1"}},
 	{name: "cpp_demangle", initial: "true", bool: true},
 	{name: "lazy_symbolication", initial: "true", bool: true},
-	{
-		name:    "license",
-		initial: "GPL",
-		values:  []string{"Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"},
-	},
+	{name: "license", initial: "GPL", values: []string{"Dual MIT/GPL", "Dual BSD/GPL", "Dual MPL/GPL", "GPL and additional rights", "GPL v2", "GPL"}},
 	{name: "log_size", initial: "1000000"},
 	{name: "max_bpf_progs", initial: "1024"},
 	{name: "max_cat_bytes", initial: "10240"},

@@ -400,11 +400,8 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 		}
 	case m.agg != nil && m.agg.Kind == types.Stats:
 		n := types.MakeInt(8, m.agg.Signed)
-		e.Type = types.MakeRecord(
-			types.Field{Name: "count", Type: types.TUint64},
-			types.Field{Name: "average", Type: n},
-			types.Field{Name: "total", Type: n},
-		)
+		e.Type = types.MakeRecord(types.Field{Name: "count", Type: types.TUint64},
+			types.Field{Name: "average", Type: n}, types.Field{Name: "total", Type: n})
 		if b.quiet == 0 {
 			m.Read = true
 		}

@@ -178,16 +178,7 @@ func outputRows() []Function {
 		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time, Supported: true},
 		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join, Supported: true},
 		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
-		{
-			Name:      "system",
-			min:       1,
-			max:       128,
-			result:    none,
-			Effect:    true,
-			unsafe:    true,
-			check:     (*body).printf,
-			Supported: true,
-		},
+		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf, Supported: true},
 	}
 }
 
@@ -315,20 +306,13 @@ func (b *body) permitted(c *callSite, name string) bool {
 	switch c.Fn.Name {
 	case "arg":
 		hinted(
-			b.fail(
-				diag.NotInThisProbe,
-				c.at,
-				"The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes",
-				name,
-			),
+			b.fail(diag.NotInThisProbe, c.at,
+				"The %s builtin can only be used with 'kprobes', 'uprobes' and 'usdt' probes", name),
 			b.point.otherProbe("arg"),
 		)
 	case "retval":
-		d := b.fail(
-			diag.NotInThisProbe,
-			c.at,
-			"The retval builtin can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes",
-		)
+		d := b.fail(diag.NotInThisProbe, c.at,
+			"The retval builtin can only be used with 'kretprobe' and 'uretprobe' and 'fentry' probes")
 		if b.point.Kind == probe.Tracepoint {
 			d.Message += " (try to use args.ret instead)"
 		}
@@ -357,10 +341,8 @@ func (b *body) arity(c *callSite) bool {
 	if c.Fn.max != c.Fn.min {
 		want += " to " + strconv.Itoa(c.Fn.max)
 	}
-	hinted(
-		b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n),
-		usage[c.Fn.Name],
-	)
+	hinted(b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n),
+		usage[c.Fn.Name])
 	return false
 }
 

@@ -17,85 +17,23 @@ func hostRows() []Function {
 	u64, none := types.TUint64, types.TNone
 	return []Function{
 		{Name: "kaddr", min: 1, max: 1, result: u64.WithSpace(types.Kernel), check: (*body).hostName, Supported: true},
-		{
-			Name:      "percpu_kaddr",
-			min:       1,
-			max:       2,
-			result:    types.MakePointer(types.TUint64, types.Kernel),
-			check:     (*body).percpuKaddr,
-			Supported: true,
-		},
+		{Name: "percpu_kaddr", min: 1, max: 2, result: types.MakePointer(types.TUint64, types.Kernel), check: (*body).percpuKaddr, Supported: true},
 		{Name: "cgroupid", min: 1, max: 1, result: u64, check: (*body).hostName, Supported: true},
 		{Name: "cgroup_path", min: 1, max: 2, check: (*body).cgroupPath, Supported: true},
 		{Name: "errorf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
 		{Name: "warnf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
-		{
-			Name:      "signal",
-			min:       1,
-			max:       1,
-			in:        inSignal,
-			result:    none,
-			Effect:    true,
-			unsafe:    true,
-			check:     (*body).signal,
-			Supported: true,
-		},
-		{
-			Name:      "signal_thread",
-			min:       1,
-			max:       1,
-			in:        inSignal,
-			result:    none,
-			Effect:    true,
-			unsafe:    true,
-			check:     (*body).signal,
-			Supported: true,
-		},
-		{
-			Name:      "write_user",
-			min:       3,
-			max:       3,
-			result:    types.TBool,
-			Effect:    true,
-			unsafe:    true,
-			check:     (*body).writeUser,
-			Supported: true,
-		},
+		{Name: "signal", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
+		{Name: "signal_thread", min: 1, max: 1, in: inSignal, result: none, Effect: true, unsafe: true, check: (*body).signal, Supported: true},
+		{Name: "write_user", min: 3, max: 3, result: types.TBool, Effect: true, unsafe: true, check: (*body).writeUser, Supported: true},
 		{Name: "debugf", min: 1, max: 128, result: none, Effect: true, check: (*body).debugf, Supported: true},
 		{Name: "kfunc_exist", min: 1, max: 1, result: types.TBool, check: (*body).kfunc, Supported: true},
 		{Name: "kfunc_allowed", min: 1, max: 1, result: types.TBool, check: (*body).kfunc, Supported: true},
-		{
-			Name:      "uaddr",
-			min:       1,
-			max:       1,
-			in:        inUser,
-			check:     (*body).uaddr,
-			Supported: true,
-		},
+		{Name: "uaddr", min: 1, max: 1, in: inUser, check: (*body).uaddr, Supported: true},
 		{Name: "path", min: 1, max: 2, in: inPath, check: (*body).path, Supported: true},
 		{Name: "socket_cookie", min: 1, max: 1, in: inTyped, result: u64, check: (*body).socketCookie, Supported: true},
-		{
-			Name:      "skboutput",
-			min:       4,
-			max:       4,
-			in:        inTyped,
-			result:    types.TUint32,
-			Effect:    true,
-			check:     (*body).skbOutput,
-			Supported: true,
-		},
+		{Name: "skboutput", min: 4, max: 4, in: inTyped, result: types.TUint32, Effect: true, check: (*body).skbOutput, Supported: true},
 		{Name: "unwatch", min: 1, max: 1, result: none, Effect: true, check: (*body).unwatch, Supported: true},
-		{
-			Name:      "override",
-			min:       1,
-			max:       1,
-			in:        inKprobe,
-			result:    none,
-			Effect:    true,
-			unsafe:    true,
-			check:     (*body).override,
-			Supported: true,
-		},
+		{Name: "override", min: 1, max: 1, in: inKprobe, result: none, Effect: true, unsafe: true, check: (*body).override, Supported: true},
 	}
 }
 
@@ -105,13 +43,8 @@ func (b *body) hostName(c *callSite) {
 	text, from, ok := b.loadString(c, 0)
 	c.From = from
 	if ok && from == "" && c.Fn.Name != "cgroupid" && !isSymbol(text) {
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"%s() expects a string that is a valid symbol (%q provided)",
-			c.Fn.Name,
-			text,
-		)
+		b.fail(diag.BadArguments, c.args[0], "%s() expects a string that is a valid symbol (%q provided)", c.Fn.Name,
+			text)
 		return
 	}
 	c.Text = text
@@ -180,22 +113,13 @@ func (b *body) signal(c *callSite) {
 	case k != nil && k.IsStr:
 		n, ok := signals[signalName(k.Str)]
 		if !ok {
-			suggest(
-				b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str),
-				signalName(k.Str),
-				"SIG",
-				namesOf(signals),
-			)
+			suggest(b.fail(diag.BadArguments, c.args[0], "%s is not a valid signal", k.Str), signalName(k.Str), "SIG",
+				namesOf(signals))
 		}
 		c.N = n
 	case !t.IsInteger():
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"%s() only supports integer and string literals as its argument (%s provided)",
-			c.Fn.Name,
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[0],
+			"%s() only supports integer and string literals as its argument (%s provided)", c.Fn.Name, t)
 	case k != nil && (k.Int < 1 || k.Int > 64):
 		b.fail(diag.BadArguments, c.args[0], "%d is not a valid signal, allowed range: [1,64]", k.Int)
 	default:
@@ -220,12 +144,8 @@ func signalName(text string) string {
 // writeUser checks write_user(address, source, length).
 func (b *body) writeUser(c *callSite) {
 	if t := b.value(c.args[0]); !invalid(t) && !t.IsInteger() && t.Kind != types.Pointer {
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"write_user() only supports integer and pointer arguments as its destination (%s provided)",
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[0],
+			"write_user() only supports integer and pointer arguments as its destination (%s provided)", t)
 	}
 	n, ok := b.constInt(c.args[2], c.Fn.Name)
 	t := b.value(c.args[1])
@@ -238,12 +158,8 @@ func (b *body) writeUser(c *callSite) {
 		}
 		b.writeLength(c, n, size)
 	case t.Kind != types.String && t.Kind != types.Array && t.Kind != types.Struct:
-		b.fail(
-			diag.BadArguments,
-			c.args[1],
-			"write_user() takes an address, string, array or struct as its source (%s provided)",
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[1],
+			"write_user() takes an address, string, array or struct as its source (%s provided)", t)
 	default:
 		b.writeLength(c, n, t.Size)
 	}
@@ -272,11 +188,8 @@ func (b *body) override(c *callSite) {
 // debugf checks debugf(format, ...). The kernel formats the output, so it has few conversions and at most 3 arguments.
 func (b *body) debugf(c *callSite) {
 	b.printf(c)
-	b.fail(
-		diag.Ignored,
-		c.at,
-		"The debugf() builtin is not recommended for production use. For more information see bpf_trace_printk in bpf-helpers(7).",
-	)
+	b.fail(diag.Ignored, c.at,
+		"The debugf() builtin is not recommended for production use. For more information see bpf_trace_printk in bpf-helpers(7).")
 	if len(c.Args) > 3 {
 		b.fail(diag.BadArguments, c.at, "cannot use more than 3 conversion specifiers")
 		return
@@ -352,12 +265,8 @@ func (b *body) socketCookie(c *callSite) {
 	switch t := b.value(c.args[0]); {
 	case invalid(t):
 	case t.Kind != types.Pointer || t.Elem == nil || t.Elem.Kind != types.Struct || t.Elem.String() != "struct sock":
-		b.fail(
-			diag.BadArguments,
-			c.args[0],
-			"socket_cookie() only supports 'struct sock *' as the argument ('%s' provided)",
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[0],
+			"socket_cookie() only supports 'struct sock *' as the argument ('%s' provided)", t)
 	default:
 		b.wantsTrusted(c, c.args[0])
 	}
@@ -372,12 +281,8 @@ func (b *body) skbOutput(c *callSite) {
 	switch t := b.value(c.args[1]); {
 	case invalid(t):
 	case t.Kind != types.Pointer || t.Elem == nil || t.Elem.String() != "struct sk_buff":
-		b.fail(
-			diag.BadArguments,
-			c.args[1],
-			"skboutput() only supports 'struct sk_buff *' as the second argument ('%s' provided)",
-			t,
-		)
+		b.fail(diag.BadArguments, c.args[1],
+			"skboutput() only supports 'struct sk_buff *' as the second argument ('%s' provided)", t)
 	default:
 		b.wantsTrusted(c, c.args[1])
 	}

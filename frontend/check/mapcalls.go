@@ -282,21 +282,11 @@ func (b *body) lhist(c *callSite, m *mapState) {
 	case low >= high:
 		b.fail(diag.BadArguments, c.at, "lhist() min must be less than max (provided min %d and max %d)", low, high)
 	case (high-low)/step > maxBuckets:
-		b.fail(
-			diag.BadArguments,
-			c.at,
-			"lhist() too many buckets, must be <= %d (would need %d)",
-			maxBuckets,
-			(high-low)/step,
-		)
+		b.fail(diag.BadArguments, c.at, "lhist() too many buckets, must be <= %d (would need %d)", maxBuckets,
+			(high-low)/step)
 	case high-low < step:
-		b.fail(
-			diag.BadArguments,
-			c.at,
-			"lhist() step is too large for the given range (provided step %d for range %d)",
-			step,
-			high-low,
-		)
+		b.fail(diag.BadArguments, c.at,
+			"lhist() step is too large for the given range (provided step %d for range %d)", step, high-low)
 	case m.params && (m.Min != low || m.Max != high || m.Step != step):
 		b.fail(diag.BadMapUse, c.at, "Different lhist bounds in a single map unsupported").
 			Note(m.valueAt, "the map gets its bounds here")
@@ -319,13 +309,9 @@ func (b *body) tseries(c *callSite, m *mapState) {
 	agg, ok3 := "", true
 	if len(c.args) > 3 {
 		if agg, ok3 = b.literal(c, 3); ok3 && !slices.Contains(seriesAggs, agg) {
-			b.fail(
-				diag.BadArguments,
-				c.at,
+			b.fail(diag.BadArguments, c.at,
 				"tseries() expects one of the following aggregation functions: %s (\"%s\" provided)",
-				strings.Join(seriesAggs, ", "),
-				agg,
-			)
+				strings.Join(seriesAggs, ", "), agg)
 			ok3 = false
 		}
 	}

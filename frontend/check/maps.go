@@ -324,13 +324,9 @@ func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 
 // lossy warns where signed and unsigned 64-bit integers are mixed.
 func (c *checker) lossy(at ast.Node, from, to *types.Type) {
-	c.fail(
-		diag.ImplicitCast,
-		at,
+	c.fail(diag.ImplicitCast, at,
 		"Expression of type: %s being cast to type: %s. This may cause unexpected results. Use an explicit cast to suppress this warning.",
-		from,
-		to,
-	)
+		from, to)
 }
 
 // aggregate records that an aggregation writes m.

@@ -158,25 +158,17 @@ func (b *body) unstable(feature string, at ast.Node) {
 	key := "unstable_" + feature
 	switch b.info.Config.Values[key] {
 	case "error":
-		b.fail(
-			diag.BadConfigKey,
-			at,
+		b.fail(diag.BadConfigKey, at,
 			"%s feature is not enabled by default. To enable this unstable feature, set the config flag to enable. %s=enable",
-			feature,
-			key,
-		)
+			feature, key)
 	case "warn":
 		if !b.final || b.warned[feature] {
 			return
 		}
 		b.warned[feature] = true
-		b.l.Add(
-			diag.Ignored,
-			diag.Span{},
+		b.l.Add(diag.Ignored, diag.Span{},
 			"Script is using an unstable feature: %s. To prevent this warning you must explicitly enable it in the config e.g. %s=enable",
-			feature,
-			key,
-		)
+			feature, key)
 	}
 }
 
@@ -188,13 +180,10 @@ func (b *body) typeinfo(x *ast.Typeinfo, e *Expr) {
 	if invalid(t) {
 		return
 	}
-	e.known(
-		[]KnownField{
-			{Name: "btf_id", Type: types.TUint64},
-			knownText("base_type", baseNames[t.Kind]),
-			knownText("full_type", t.String()),
-		},
-	)
+	e.known([]KnownField{
+		{Name: "btf_id", Type: types.TUint64}, knownText("base_type", baseNames[t.Kind]),
+		knownText("full_type", t.String()),
+	})
 }
 
 // knownField sets e to a field of a record of known values: a constant.
@@ -219,11 +208,8 @@ func (b *body) compareKnown(x *ast.Binary, e *Expr) bool {
 	if l == nil || r == nil || x.Op != ast.Eq && x.Op != ast.Ne {
 		return false
 	}
-	same := slices.EqualFunc(
-		l,
-		r,
-		func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int },
-	)
+	same := slices.EqualFunc(l, r,
+		func(a, b KnownField) bool { return a.Name == b.Name && a.Str == b.Str && a.Int == b.Int })
 	e.Type, e.Const = types.TBool, literalBool(same == (x.Op == ast.Eq))
 	return true
 }

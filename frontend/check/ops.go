@@ -452,12 +452,8 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 		signed = true
 	case ast.Div, ast.Mod:
 		if (ls || rs) && (ls != rs || l.Size != r.Size) && !b.bothLiteral(x, y) {
-			b.fail(
-				diag.SignedDivision,
-				at,
-				"signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)",
-				op,
-			)
+			b.fail(diag.SignedDivision, at,
+				"signed operands for '%s' can lead to undefined behavior (cast to unsigned to silence warning)", op)
 		}
 	}
 	return types.MakeInt(8, signed).WithSpace(left.Space.Join(right.Space))

@@ -41,21 +41,15 @@ func (b *body) getopt(c *callSite) {
 	}
 	o := &Option{Name: name.Str, Kind: "bool", Default: "false", At: c.at.Span(), typ: types.TBool}
 	if len(c.args) > 1 && !b.optionDefault(o, c.args[1]) {
-		b.fail(
-			diag.BadArguments,
-			c.args[1],
-			"Second argument to 'getopt' must be a string literal, integer literal, or a boolean literal.",
-		)
+		b.fail(diag.BadArguments, c.args[1],
+			"Second argument to 'getopt' must be a string literal, integer literal, or a boolean literal.")
 		return
 	}
 	if len(c.args) > 2 {
 		help := b.out.Expr(c.args[2]).Const
 		if help == nil || !help.IsStr {
-			b.fail(
-				diag.BadArguments,
-				c.args[2],
-				"Function 'getopt' requires the third parameter to be a string literal.",
-			)
+			b.fail(diag.BadArguments, c.args[2],
+				"Function 'getopt' requires the third parameter to be a string literal.")
 			return
 		}
 		o.Help = help.Str

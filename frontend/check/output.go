@@ -57,28 +57,16 @@ func (b *body) printf(c *callSite) {
 		}
 	}
 	if len(convs) > len(all) {
-		b.fail(
-			diag.BadFormat,
-			c.at,
-			"not enough arguments for format string (%d supplied, %d expected)",
-			len(all),
-			len(convs),
-		)
+		b.fail(diag.BadFormat, c.at, "not enough arguments for format string (%d supplied, %d expected)", len(all),
+			len(convs))
 		return
 	}
 	if len(convs) < len(all) {
-		d := b.fail(
-			diag.BadFormat,
-			c.at,
-			"too many arguments for format string (%d supplied, %d expected)",
-			len(all),
-			len(convs),
-		)
+		d := b.fail(diag.BadFormat, c.at, "too many arguments for format string (%d supplied, %d expected)", len(all),
+			len(convs))
 		if text := noConversion(format); text != "" {
-			d.Hint(
-				"%s is not a conversion; expected %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers",
-				text,
-			)
+			d.Hint("%s is not a conversion; expected %%d %%i %%u %%o %%x %%X %%c %%p for numbers, %%s for anything, %%r %%rx %%rh for buffers",
+				text)
 		}
 		return
 	}
@@ -134,11 +122,8 @@ func (b *body) print(c *callSite) {
 			b.fail(diag.Ignored, c.at, "print()'s top and div arguments are ignored when used on stats() maps.")
 		}
 		if b.loops > 0 {
-			b.fail(
-				diag.PrintInLoop,
-				c.at,
-				"Due to it's asynchronous nature using 'print()' in a loop can lead to unexpected behavior. The map will likely be updated before the runtime can 'print' it.",
-			)
+			b.fail(diag.PrintInLoop, c.at,
+				"Due to it's asynchronous nature using 'print()' in a loop can lead to unexpected behavior. The map will likely be updated before the runtime can 'print' it.")
 		}
 		return
 	}
@@ -149,12 +134,8 @@ func (b *body) print(c *callSite) {
 	if el, ok := elemArg(c.args[0]); ok {
 		if m := b.maps["@"+el.Map.Name]; m != nil && m.agg != nil && !m.agg.IsReadable() && m.agg.Kind != types.Stats {
 			b.elemKeys(c, el)
-			b.fail(
-				diag.BadMapUse,
-				el,
-				"Map type %s cannot print the value of individual keys. You must print the whole map.",
-				m.agg,
-			)
+			b.fail(diag.BadMapUse, el,
+				"Map type %s cannot print the value of individual keys. You must print the whole map.", m.agg)
 			return
 		}
 	}

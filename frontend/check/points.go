@@ -144,12 +144,9 @@ func (c *checker) kprobe(p *Point, fn ast.AttachPart) {
 	}
 	if p.Name != "" && !p.Pattern && (p.Target == "" || p.Target == "vmlinux") && !c.t.HasFunc(p.Name) &&
 		!c.t.HasFunc(c.alias(p.Name)) {
-		d := c.absent(
-			p,
-			fn,
+		d := c.absent(p, fn,
 			"%s is not traceable (either non-existing, inlined, or marked as \"notrace\"); attaching to it will likely fail",
-			p.Name,
-		)
+			p.Name)
 		d.Hint("in the target's kernel; the host may differ")
 		c.similar(d, p.Name, c.t.Funcs)
 	}
@@ -187,30 +184,18 @@ func (c *checker) similar(d *diag.Diagnostic, name string, list func(string) []s
 func (c *checker) tracepoints(p *Point, ap *ast.AttachPoint, readsArgs bool) []*Point {
 	if !p.Pattern {
 		if _, ok := c.t.Tracepoint(p.Target, p.Name); !ok {
-			d := c.absent(
-				p,
-				ap,
-				"tracepoint %s:%s does not exist in the target's kernel; resolved on the host at load time",
-				p.Target,
-				p.Name,
-			)
-			c.similar(
-				d,
-				p.Target+":"+p.Name,
-				func(string) []string { return c.t.Tracepoints("*", p.Name[:min(len(p.Name), 3)]+"*") },
-			)
+			d := c.absent(p, ap,
+				"tracepoint %s:%s does not exist in the target's kernel; resolved on the host at load time", p.Target,
+				p.Name)
+			c.similar(d, p.Target+":"+p.Name,
+				func(string) []string { return c.t.Tracepoints("*", p.Name[:min(len(p.Name), 3)]+"*") })
 		}
 		return []*Point{p}
 	}
 	all := c.t.Tracepoints(p.Target, p.Name)
 	if len(all) == 0 {
-		c.absent(
-			p,
-			ap,
-			"no tracepoint of the target's kernel matches %s:%s; resolved on the host at load time",
-			p.Target,
-			p.Name,
-		)
+		c.absent(p, ap, "no tracepoint of the target's kernel matches %s:%s; resolved on the host at load time",
+			p.Target, p.Name)
 	}
 	if !readsArgs || len(all) > 0 && p.syscallExits() {
 		return []*Point{p}

@@ -30,11 +30,8 @@ func (b *body) pinnable(c *callSite) {
 		return
 	}
 	if strings.Contains(c.Format, "%.") || strings.Contains(strings.ReplaceAll(c.Format, "%%", ""), "*") {
-		b.fail(
-			diag.BadFormat,
-			c.at,
-			"the kernel formats the output of a pinned iterator, and does not support precision",
-		)
+		b.fail(diag.BadFormat, c.at,
+			"the kernel formats the output of a pinned iterator, and does not support precision")
 		return
 	}
 	for i, conv := range conversions(c.Format) {

@@ -113,13 +113,8 @@ func (b *body) argTooFar(at ast.Node, n int64) {
 		b.fail(diag.NotInThisProbe, at, "arg%d: a %s has at most %d arguments", n, b.point.Kind, b.argLimit())
 		return
 	}
-	b.fail(
-		diag.NotInThisProbe,
-		at,
-		"arg%d: arguments from arg%d on are not in registers and cannot be read",
-		n,
-		b.argLimit(),
-	)
+	b.fail(diag.NotInThisProbe, at, "arg%d: arguments from arg%d on are not in registers and cannot be read", n,
+		b.argLimit())
 }
 
 // rawArg warns about an argument that a raw tracepoint does not have in the target's kernel. Other kernels may have
@@ -133,14 +128,8 @@ func (b *body) rawArg(at ast.Node, n int64) {
 		return
 	}
 	if have := proto.Slot(len(proto.Params)); n >= int64(have) {
-		b.fail(
-			diag.NotInTarget,
-			at,
-			"arg%d: %s has %s in the target's kernel; resolved on the host at load time",
-			n,
-			b.point.Text,
-			countOf(have, "argument"),
-		)
+		b.fail(diag.NotInTarget, at, "arg%d: %s has %s in the target's kernel; resolved on the host at load time", n,
+			b.point.Text, countOf(have, "argument"))
 	}
 }
 
@@ -155,13 +144,8 @@ func countOf(n int, what string) string {
 // iter reads "iter:KIND".
 func (c *checker) iter(p *Point, kind ast.AttachPart) bool {
 	if what := kernel.IterOverMap(p.Name); what != "" {
-		c.fail(
-			diag.NotSupported,
-			kind,
-			"iter:%s visits the %s of one map, and a script cannot name another program's map",
-			p.Name,
-			what,
-		)
+		c.fail(diag.NotSupported, kind,
+			"iter:%s visits the %s of one map, and a script cannot name another program's map", p.Name, what)
 		return false
 	}
 	if _, ok := c.t.Iter(p.Name); !ok {

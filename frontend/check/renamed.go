@@ -12,10 +12,7 @@ import (
 // CO-RE alternatives cannot express the change: "struct.member" and where to look instead, the newest first. A path
 // starts at the same struct. Renames that an object can follow are in the target (kernel.Spellings).
 var renamedMembers = map[string][]struct{ path, when string }{
-	"bio.bi_partno": {
-		{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"},
-		{"bi_bdev.bd_partno", "since 5.12"},
-	},
+	"bio.bi_partno":          {{"bi_bdev.__bd_flags", "its low 8 bits, since 6.10"}, {"bi_bdev.bd_partno", "since 5.12"}},
 	"block_device.bd_partno": {{"__bd_flags", "its low 8 bits, since 6.10"}},
 	"file.f_dentry":          {{"f_path.dentry", "since 3.19"}},
 	"file.f_count":           {{"f_ref", "since 6.13"}},

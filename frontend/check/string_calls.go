@@ -16,38 +16,10 @@ func searchRows() []Function {
 		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).stringArgs, Supported: true},
 		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).stringArgs, Supported: true},
 		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).stringArgs, Supported: true},
-		{
-			Name:      "strerror",
-			min:       1,
-			max:       1,
-			result:    types.MakeString(NameSize),
-			check:     (*body).numberName,
-			Supported: true,
-		},
-		{
-			Name:      "signal_name",
-			min:       1,
-			max:       1,
-			result:    types.MakeString(NameSize),
-			check:     (*body).numberName,
-			Supported: true,
-		},
-		{
-			Name:      "syscall_name",
-			min:       1,
-			max:       1,
-			result:    types.MakeString(NameSize),
-			check:     (*body).numberName,
-			Supported: true,
-		},
-		{
-			Name:      "str_concat",
-			min:       2,
-			max:       2,
-			result:    types.MakeString(concatSize),
-			check:     (*body).stringArgs,
-			Supported: true,
-		},
+		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
+		{Name: "str_concat", min: 2, max: 2, result: types.MakeString(concatSize), check: (*body).stringArgs, Supported: true},
 		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp, Supported: true},
 		{Name: "pton", min: 1, max: 1, check: (*body).pton, Supported: true},
 		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, Supported: true},
@@ -124,13 +96,8 @@ func (b *body) stringArgs(c *callSite) {
 	c.Args = c.args
 	for _, x := range c.args {
 		if t := b.stringArg(x); !invalid(t) && t.Kind != types.String && !isChars(t) {
-			b.fail(
-				diag.BadArguments,
-				x,
-				"%s() only supports string arguments and pointers to char (%s provided)",
-				c.Fn.Name,
-				t,
-			)
+			b.fail(diag.BadArguments, x, "%s() only supports string arguments and pointers to char (%s provided)",
+				c.Fn.Name, t)
 			c.e.Type = types.TInvalid
 		}
 	}

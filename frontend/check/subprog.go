@@ -256,15 +256,9 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 			break
 		}
 		if !b.passes(a, args[i], &s.Params[i].Type, s.open[i]) {
-			b.fail(
-				diag.TypeMismatch,
-				a,
+			b.fail(diag.TypeMismatch, a,
 				"Type mismatch for argument $%s of %s(): trying to pass a value of type '%s' where a '%s' is declared",
-				s.Params[i].Name,
-				s.Name,
-				args[i],
-				declared(s.Params[i].Type, s.open[i]),
-			)
+				s.Params[i].Name, s.Name, args[i], declared(s.Params[i].Type, s.open[i]))
 		} else if p := s.Params[i]; p.Type != nil && p.Type.Kind != types.Pointer {
 			b.grow(&p.Type, p.Type.JoinSpaces(args[i]))
 		}
@@ -386,14 +380,8 @@ func (b *body) returns(r *ast.ReturnStmt) {
 			b.grow(&s.Result, t)
 		}
 		if !b.passes(r.X, t, &s.Result, isOpen(want)) {
-			b.fail(
-				diag.TypeMismatch,
-				r.X,
-				"Function %s is of type %s, cannot return %s",
-				s.Name,
-				declared(s.Result, isOpen(want)),
-				t,
-			)
+			b.fail(diag.TypeMismatch, r.X, "Function %s is of type %s, cannot return %s", s.Name,
+				declared(s.Result, isOpen(want)), t)
 			return
 		}
 		b.grow(&s.Result, s.Result.JoinSpaces(t))
@@ -461,12 +449,8 @@ func (c *checker) cycles() (found bool) {
 			case done[callee]:
 			case open[callee]:
 				found = true
-				c.fail(
-					diag.BadFunction,
-					s.body.calls[callee].at,
-					"Recursive function call detected. Call chain: %s",
-					strings.Join(append(chain, callee.Name), " > "),
-				)
+				c.fail(diag.BadFunction, s.body.calls[callee].at, "Recursive function call detected. Call chain: %s",
+					strings.Join(append(chain, callee.Name), " > "))
 			default:
 				visit(callee, chain, open)
 			}
@@ -500,13 +484,8 @@ func (c *checker) depths() {
 	}
 	for _, s := range c.info.Subprogs {
 		if need(s) == maxCallFrames {
-			c.fail(
-				diag.BadFunction,
-				s.Def.Name,
-				"calls from %s nest too deeply: the kernel allows %d frames",
-				s.Name,
-				maxCallFrames,
-			)
+			c.fail(diag.BadFunction, s.Def.Name, "calls from %s nest too deeply: the kernel allows %d frames", s.Name,
+				maxCallFrames)
 		}
 	}
 }

@@ -162,13 +162,8 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 	}
 	p := fn.Params[i]
 	if p.Arg < 0 {
-		b.fail(
-			diag.NotSupported,
-			x,
-			"%s of type %s is not passed in one integer register: it cannot be read",
-			p.Name,
-			p.Type,
-		)
+		b.fail(diag.NotSupported, x, "%s of type %s is not passed in one integer register: it cannot be read", p.Name,
+			p.Type)
 		return
 	}
 	e.Location = &Location{Root: RootArg, Space: types.User, Arg: p.Arg}
@@ -236,11 +231,7 @@ func (b *body) allArgs(at ast.Node, e *Expr) {
 	record := &ast.Record{Extent: ext}
 	for _, name := range names {
 		record.Fields = append(record.Fields, &ast.RecordField{Extent: ext, Name: &ast.Name{Extent: ext, Text: name},
-			Value: &ast.Field{
-				Extent: ext,
-				X:      &ast.Ident{Extent: ext, Name: "args"},
-				Name:   &ast.Name{Extent: ext, Text: name},
-			}})
+			Value: &ast.Field{Extent: ext, X: &ast.Ident{Extent: ext, Name: "args"}, Name: &ast.Name{Extent: ext, Text: name}}})
 	}
 	r := b.expr(record)
 	e.Type, e.ShortFor = r.Type, record

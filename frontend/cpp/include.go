@@ -303,9 +303,7 @@ var systemDirs = strings.Fields(
 )
 
 // kernelDirs are further directories of the kernel source tree.
-var kernelDirs = strings.Fields(
-	"arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt",
-)
+var kernelDirs = strings.Fields("arch block certs drivers fs include init io_uring ipc kernel lib mm samples security tools usr virt")
 
 // systemHeaders are the headers of the C library, without their ".h".
 var systemHeaders = strings.Fields(

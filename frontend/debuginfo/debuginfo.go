@@ -194,12 +194,8 @@ func (f *Finder) separate(path string, file *elfFile) (*elfFile, error) {
 		for _, d := range f.Dirs {
 			names = append(names, filepath.Join(d, link))
 		}
-		names = append(
-			names,
-			filepath.Join(dir, link),
-			filepath.Join(dir, ".debug", link),
-			filepath.Join("/usr/lib/debug", absolute, link),
-		)
+		names = append(names, filepath.Join(dir, link), filepath.Join(dir, ".debug", link),
+			filepath.Join("/usr/lib/debug", absolute, link))
 	}
 	for _, name := range names {
 		if sameFile(name, path) {

@@ -216,13 +216,8 @@ func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
 	case !known:
 		return nil, fmt.Errorf("%s has no code from a source file %s", b.Path, file)
 	case next > 0:
-		return nil, fmt.Errorf(
-			"%s has no code for line %d of %s; the next line with code is %d",
-			b.Path,
-			line,
-			file,
-			next,
-		)
+		return nil, fmt.Errorf("%s has no code for line %d of %s; the next line with code is %d", b.Path, line, file,
+			next)
 	}
 	return nil, fmt.Errorf("%s has no code for line %d of %s", b.Path, line, file)
 }

@@ -64,9 +64,7 @@ func splitName(cu *dwarf.Entry) string {
 // addSplit adds the unit in a file NAME.dwo. A missing one is skipped.
 func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 	places := []string{
-		name,
-		filepath.Join(dir, name),
-		filepath.Join(filepath.Dir(path), name),
+		name, filepath.Join(dir, name), filepath.Join(filepath.Dir(path), name),
 		filepath.Join(filepath.Dir(path), filepath.Base(name)),
 	}
 	for _, d := range dirs {

@@ -122,12 +122,8 @@ func (c *copier) mapName(m *ast.Map) string {
 	if now, ok := c.maps[m.Name]; ok {
 		return now
 	}
-	c.fail(
-		diag.Unhygienic,
-		c.span(m),
-		"Unhygienic access to map: @%s. Maps must be passed into the macro as arguments.",
-		m.Name,
-	)
+	c.fail(diag.Unhygienic, c.span(m),
+		"Unhygienic access to map: @%s. Maps must be passed into the macro as arguments.", m.Name)
 	return m.Name
 }
 

@@ -182,10 +182,8 @@ func (im *imported) file(at *ast.Import, path string, inDir bool) {
 		}
 	}
 	if header { // read with the script's own C text
-		im.header = append(
-			im.header,
-			&ast.Import{Extent: at.Extent, Path: &ast.StringLit{Extent: at.Path.Extent, Value: path}},
-		)
+		im.header = append(im.header,
+			&ast.Import{Extent: at.Extent, Path: &ast.StringLit{Extent: at.Path.Extent, Value: path}})
 		return
 	}
 	err = im.allow(path)

@@ -120,14 +120,9 @@ func (c *copier) plainName(x ast.Expr) string {
 }
 
 func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) {
-	c.fail(
-		diag.BadTypeArg,
-		by.span(arg),
-		"Invalid replacement for macro '%s' type parameter '%s' which makes up the type '%s'",
-		c.m.def.Name.Text,
-		name,
-		ast.TypeString(whole),
-	)
+	c.fail(diag.BadTypeArg, by.span(arg),
+		"Invalid replacement for macro '%s' type parameter '%s' which makes up the type '%s'", c.m.def.Name.Text,
+		name, ast.TypeString(whole))
 }
 
 // fields returns the path of an offsetof. If the path is a parameter, it is replaced by the names passed for it: "a" or
@@ -138,11 +133,8 @@ func (c *copier) fields(all []*ast.Name) []*ast.Name {
 			if path := by.path(arg); path != nil {
 				return path
 			}
-			c.fail(
-				diag.BadTypeArg,
-				by.span(arg),
-				"FieldAccess expressions must be made up entirely of idents (e.g. a.b.c) to replace the second argument in `offsetof`",
-			)
+			c.fail(diag.BadTypeArg, by.span(arg),
+				"FieldAccess expressions must be made up entirely of idents (e.g. a.b.c) to replace the second argument in `offsetof`")
 		}
 	}
 	var out []*ast.Name

@@ -160,10 +160,8 @@ func (b *builder) program(i int, p *check.Program) {
 		prog.Args = append(prog.Args, p.Body.Args[i])
 	}
 	for _, u := range p.Body.Record {
-		prog.Record = append(
-			prog.Record,
-			ir.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: b.pos(u.At, b.stmt(u.At))},
-		)
+		prog.Record = append(prog.Record,
+			ir.RecordUse{Name: u.Name, Offset: u.Offset, Size: u.Size, Sign: u.Sign, Pos: b.pos(u.At, b.stmt(u.At))})
 	}
 	f := &ir.Func{Name: fmt.Sprintf("%s_%d", identifier(pt.Text), i), Prog: prog, Pos: at}
 	b.m.Funcs = append(b.m.Funcs, f)
@@ -313,10 +311,8 @@ func (f *fn) site(x ast.Node) int {
 	}
 	n, ok := f.sites[at]
 	if !ok {
-		f.m.Meta.Sites = append(
-			f.m.Meta.Sites,
-			ir.RuntimeError{Pos: f.pos(at, -1), End: f.endCol(at), Chain: f.chain(at)},
-		)
+		f.m.Meta.Sites = append(f.m.Meta.Sites,
+			ir.RuntimeError{Pos: f.pos(at, -1), End: f.endCol(at), Chain: f.chain(at)})
 		n = len(f.m.Meta.Sites)
 		f.sites[at] = n
 	}

@@ -26,59 +26,84 @@ type tables struct {
 func newTables() *tables {
 	return &tables{
 		calls: map[string]callFunc{
-			"pid": immediate(ir.OpPid), "tid": immediate(ir.OpTid), "nsecs": immediate(ir.OpNsecs),
-			"uid": plain(ir.OpUid), "gid": plain(ir.OpGid), "elapsed": plain(ir.OpElapsed), "cpu": plain(ir.OpCPU),
-			"rand": plain(
-				ir.OpRand,
-			), "cgroup": plain(ir.OpCgroup), "numaid": plain(ir.OpNumaID), "jiffies": plain(ir.OpJiffies),
-			"ncpus": plain(ir.OpNcpus), "cpid": (*fn).childPID, "username": plain(ir.OpUid),
-			"curtask": func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
+			"pid":      immediate(ir.OpPid),
+			"tid":      immediate(ir.OpTid),
+			"nsecs":    immediate(ir.OpNsecs),
+			"uid":      plain(ir.OpUid),
+			"gid":      plain(ir.OpGid),
+			"elapsed":  plain(ir.OpElapsed),
+			"cpu":      plain(ir.OpCPU),
+			"rand":     plain(ir.OpRand),
+			"cgroup":   plain(ir.OpCgroup),
+			"numaid":   plain(ir.OpNumaID),
+			"jiffies":  plain(ir.OpJiffies),
+			"ncpus":    plain(ir.OpNcpus),
+			"cpid":     (*fn).childPID,
+			"username": plain(ir.OpUid),
+			"curtask":  func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Emit(ir.OpCurtask, ir.TKAddr) },
 			"arg": func(f *fn, x ast.Expr, c *check.Call) *ir.Value {
 				v := f.Emit(ir.OpArg, ir.TI64, f.ctx)
 				v.Imm = c.N
 				return f.as(irType(f.body.Type(x)), v)
 			},
-			"ctx":      func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
-			"retval":   fromContext(ir.OpRetval),
-			"usermode": fromContext(ir.OpUsermode),
-			"func":     fromContext(ir.OpFuncIP),
-			"reg":      (*fn).reg,
-			"probe":    (*fn).probeID,
-			"kstack":   (*fn).kstack,
-			"ksym":     firstArg,
-			"kptr":     firstArg,
-			"uptr":     firstArg,
-			"strftime": firstArg,
-			"bswap":    (*fn).bswap,
-			"strncmp":  (*fn).strncmp,
-			"printf":   formatted(ir.EvPrintf),
-			"errorf":   formatted(ir.EvErrorf),
-			"warnf":    formatted(ir.EvWarnf),
-			"cat":      formatted(ir.EvCat),
-			"system":   formatted(ir.EvSystem),
-			"print":    (*fn).print,
-			"clear":    mapEvent(ir.EvClear),
-			"zero":     mapEvent(ir.EvZero),
-			"time":     (*fn).time,
-			"exit":     (*fn).exit,
-			"delete":   (*fn).delete,
-			"has_key":  (*fn).hasKey,
-			"len":      (*fn).length, "stack_len": (*fn).length,
+			"ctx":       func(f *fn, _ ast.Expr, _ *check.Call) *ir.Value { return f.Cast(ir.TKAddr, f.ctx) },
+			"retval":    fromContext(ir.OpRetval),
+			"usermode":  fromContext(ir.OpUsermode),
+			"func":      fromContext(ir.OpFuncIP),
+			"reg":       (*fn).reg,
+			"probe":     (*fn).probeID,
+			"kstack":    (*fn).kstack,
+			"ksym":      firstArg,
+			"kptr":      firstArg,
+			"uptr":      firstArg,
+			"strftime":  firstArg,
+			"bswap":     (*fn).bswap,
+			"strncmp":   (*fn).strncmp,
+			"printf":    formatted(ir.EvPrintf),
+			"errorf":    formatted(ir.EvErrorf),
+			"warnf":     formatted(ir.EvWarnf),
+			"cat":       formatted(ir.EvCat),
+			"system":    formatted(ir.EvSystem),
+			"print":     (*fn).print,
+			"clear":     mapEvent(ir.EvClear),
+			"zero":      mapEvent(ir.EvZero),
+			"time":      (*fn).time,
+			"exit":      (*fn).exit,
+			"delete":    (*fn).delete,
+			"has_key":   (*fn).hasKey,
+			"len":       (*fn).length,
+			"stack_len": (*fn).length,
 
-			"strlen": (*fn).strlen, "strstr": (*fn).strstr, "strcontains": (*fn).strcontains,
-			"kaddr": hostValue, "percpu_kaddr": (*fn).percpuKaddr, "cgroupid": hostValue, "cgroup_path": firstArg,
-			"signal": signal(0), "signal_thread": signal(1), "override": (*fn).override,
-			"uaddr": (*fn).uaddr, "unwatch": (*fn).unwatch, "debugf": (*fn).debugf, "kfunc_exist": hostValue, "kfunc_allowed": (*fn).kfuncAllowed, "socket_cookie": (*fn).socketCookie,
-			"skboutput":  (*fn).skbOutput,
-			"write_user": (*fn).writeUser, "memcmp": (*fn).memcmp,
-			"join":   (*fn).join,
-			"getopt": (*fn).getopt,
+			"strlen":        (*fn).strlen,
+			"strstr":        (*fn).strstr,
+			"strcontains":   (*fn).strcontains,
+			"kaddr":         hostValue,
+			"percpu_kaddr":  (*fn).percpuKaddr,
+			"cgroupid":      hostValue,
+			"cgroup_path":   firstArg,
+			"signal":        signal(0),
+			"signal_thread": signal(1),
+			"override":      (*fn).override,
+			"uaddr":         (*fn).uaddr,
+			"unwatch":       (*fn).unwatch,
+			"debugf":        (*fn).debugf,
+			"kfunc_exist":   hostValue,
+			"kfunc_allowed": (*fn).kfuncAllowed,
+			"socket_cookie": (*fn).socketCookie,
+			"skboutput":     (*fn).skbOutput,
+			"write_user":    (*fn).writeUser,
+			"memcmp":        (*fn).memcmp,
+			"join":          (*fn).join,
+			"getopt":        (*fn).getopt,
 		},
 		strings: map[string]func(f *fn, c *check.Call, dst *ir.Value, capacity int){
-			"comm":       func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
-			"str":        (*fn).str,
-			"path":       (*fn).path,
-			"str_concat": (*fn).concat, "strerror": numberName, "signal_name": numberName, "syscall_name": numberName,
+			"comm":         func(f *fn, _ *check.Call, dst *ir.Value, _ int) { f.Emit(ir.OpComm, ir.TVoid, dst) },
+			"str":          (*fn).str,
+			"path":         (*fn).path,
+			"str_concat":   (*fn).concat,
+			"strerror":     numberName,
+			"signal_name":  numberName,
+			"syscall_name": numberName,
 			"getopt": func(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 				f.Emit(ir.OpStrCopy, ir.TI64, dst, f.optionAddr(c.Option)).Imm = int64(capacity)
 			},
@@ -89,8 +114,10 @@ func newTables() *tables {
 			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
 				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
 			},
-			"ntop": (*fn).ntop,
-			"pton": (*fn).pton, "macaddr": (*fn).macaddr, "buf": (*fn).buf,
+			"ntop":    (*fn).ntop,
+			"pton":    (*fn).pton,
+			"macaddr": (*fn).macaddr,
+			"buf":     (*fn).buf,
 		},
 	}
 }
@@ -200,22 +227,16 @@ func (f *fn) strncmp(_ ast.Expr, c *check.Call) *ir.Value {
 
 func (f *fn) delete(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.Map.Shape == "tseries" {
-		return f.eachInterval(
-			c.Map,
-			c.Keys,
-			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) },
-		)
+		return f.eachInterval(c.Map, c.Keys,
+			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapDel, ir.TI1, c.Map, key) })
 	}
 	return f.BoolInt(f.mapOp(ir.OpMapDel, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }
 
 func (f *fn) hasKey(_ ast.Expr, c *check.Call) *ir.Value {
 	if c.Map.Shape == "tseries" {
-		return f.eachInterval(
-			c.Map,
-			c.Keys,
-			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) },
-		)
+		return f.eachInterval(c.Map, c.Keys,
+			func(key *ir.Value) *ir.Value { return f.mapOp(ir.OpMapHas, ir.TI1, c.Map, key) })
 	}
 	return f.BoolInt(f.mapOp(ir.OpMapHas, ir.TI1, c.Map, f.key(c.Map, c.Keys)))
 }

@@ -96,16 +96,10 @@ func (b *builder) members(c *types.Composite, base int) []ir.Field {
 			out = append(out, b.members(m.Type.Comp, base+m.Off)...)
 		case m.Name == "" || m.Type.Kind == types.Func:
 		default:
-			out = append(
-				out,
-				ir.Field{
-					Name:    m.Name,
-					Off:     base + m.Off,
-					BitOff:  m.BitOff,
-					BitSize: m.BitSize,
-					Layout:  b.memberLayout(m.Type),
-				},
-			)
+			out = append(out, ir.Field{
+				Name: m.Name, Off: base + m.Off, BitOff: m.BitOff, BitSize: m.BitSize,
+				Layout: b.memberLayout(m.Type),
+			})
 		}
 	}
 	return out
@@ -120,10 +114,8 @@ func (b *builder) stackMap(user bool, depth int) string {
 		name = fmt.Sprintf("ustack_%d", depth)
 	}
 	if b.m.Map(name) == nil {
-		b.m.Maps = append(
-			b.m.Maps,
-			&ir.Map{Name: name, Shape: ir.ShapeStack, Depth: depth, User: user, Pos: ir.NoPos},
-		)
+		b.m.Maps = append(b.m.Maps,
+			&ir.Map{Name: name, Shape: ir.ShapeStack, Depth: depth, User: user, Pos: ir.NoPos})
 	}
 	return name
 }

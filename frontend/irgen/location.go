@@ -257,14 +257,8 @@ func (f *fn) readForms(w where, s check.Step, x ast.Expr, e *check.Expr) *ir.Val
 
 // readTagged reads the first of the members whose tag says that they hold the value, or calls other. A
 // kernel without the member or without its enumerator never has the tag.
-func (f *fn) readTagged(
-	all []kernel.TaggedMember,
-	w where,
-	s check.Step,
-	x ast.Expr,
-	e *check.Expr,
-	other func() *ir.Value,
-) *ir.Value {
+func (f *fn) readTagged(all []kernel.TaggedMember, w where, s check.Step, x ast.Expr, e *check.Expr,
+	other func() *ir.Value) *ir.Value {
 	if len(all) == 0 {
 		return other()
 	}

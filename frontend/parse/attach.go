@@ -27,10 +27,8 @@ func AttachPoint(span diag.Span, diags *diag.List) *ast.AttachPoint {
 		diags.Add(diag.Syntax, body, "syntax: expected attach point")
 	}
 	for _, part := range probe.Split(text) {
-		ap.Parts = append(
-			ap.Parts,
-			ast.AttachPart{Extent: ast.Ext(span.File.Span(start+part.Start, start+part.End)), Part: part},
-		)
+		ap.Parts = append(ap.Parts,
+			ast.AttachPart{Extent: ast.Ext(span.File.Span(start+part.Start, start+part.End)), Part: part})
 	}
 	checkParams(body, diags)
 	first := ap.Parts[0]

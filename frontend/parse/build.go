@@ -91,15 +91,10 @@ func (b *builder) script(ctx *parser.ScriptContext) *ast.Script {
 			s.Items = append(s.Items, b.function(item.FuncDef().(*parser.FuncDefContext)))
 		case item.MapDecl() != nil:
 			d := item.MapDecl()
-			s.Items = append(
-				s.Items,
-				&ast.MapDecl{
-					Extent: ast.Ext(at),
-					Map:    b.mapRef(d.MAP()),
-					Kind:   b.name(d.IDENT()),
-					Max:    b.intLit(d.INT()),
-				},
-			)
+			s.Items = append(s.Items, &ast.MapDecl{
+				Extent: ast.Ext(at), Map: b.mapRef(d.MAP()), Kind: b.name(d.IDENT()),
+				Max: b.intLit(d.INT()),
+			})
 		case item.Probe() != nil:
 			s.Items = append(s.Items, b.probe(item.Probe().(*parser.ProbeContext)))
 		}
@@ -142,12 +137,8 @@ func (b *builder) macro(ctx *parser.MacroContext) *ast.Macro {
 		default:
 			id := &ast.Ident{Extent: b.extent(p), Name: p.IDENT().GetText()}
 			if reservedParams[id.Name] || isArg(id.Name) {
-				b.diags.Add(
-					diag.BadMacroParam,
-					id.At,
-					"syntax: builtin '%s' can't be used as a macro argument",
-					id.Name,
-				)
+				b.diags.Add(diag.BadMacroParam, id.At, "syntax: builtin '%s' can't be used as a macro argument",
+					id.Name)
 			}
 			m.Params = append(m.Params, id)
 		}
@@ -161,10 +152,8 @@ var reservedParams = wordSet("args ctx kstack ustack nsecs pid tid")
 func (b *builder) function(ctx *parser.FuncDefContext) *ast.Func {
 	f := &ast.Func{Extent: b.extent(ctx), Name: b.name(ctx.IDENT()), Result: b.typeName(ctx.TypeName())}
 	for _, p := range ctx.AllFuncParam() {
-		f.Params = append(
-			f.Params,
-			&ast.Param{Extent: b.extent(p), Var: b.variable(p.VAR()), Type: b.typeName(p.TypeName())},
-		)
+		f.Params = append(f.Params,
+			&ast.Param{Extent: b.extent(p), Var: b.variable(p.VAR()), Type: b.typeName(p.TypeName())})
 	}
 	f.Body = b.body(ctx.Body(), false)
 	return f

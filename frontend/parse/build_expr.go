@@ -142,12 +142,8 @@ func (b *builder) suffix(x ast.Expr, s parser.ISuffixContext) ast.Expr {
 	t := tok(s.INT())
 	n, err := strconv.Atoi(t.text)
 	if err != nil {
-		b.diags.Add(
-			diag.BadInteger,
-			b.tokenExtent(t).At,
-			"syntax: a tuple index is a plain decimal number, found '%s'",
-			t.text,
-		)
+		b.diags.Add(diag.BadInteger, b.tokenExtent(t).At,
+			"syntax: a tuple index is a plain decimal number, found '%s'", t.text)
 	}
 	return &ast.TupleIndex{Extent: at, X: x, Index: n}
 }

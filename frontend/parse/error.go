@@ -107,11 +107,7 @@ var expectations = []struct {
 	{parser.BtParserRULE_macroParam, parser.BtLexerIDENT, "expected macro argument ($var, @map, or identifier)"},
 	{parser.BtParserRULE_funcDef, parser.BtLexerIDENT, "expected function name"},
 	{parser.BtParserRULE_funcParam, parser.BtLexerVAR, "expected variable in function argument"},
-	{
-		parser.BtParserRULE_mapDecl,
-		parser.BtLexerMAP,
-		"root-level let statements need to be map declarations, e.g. let @a = hash(2);",
-	},
+	{parser.BtParserRULE_mapDecl, parser.BtLexerMAP, "root-level let statements need to be map declarations, e.g. let @a = hash(2);"},
 	{parser.BtParserRULE_mapDecl, parser.BtLexerIDENT, "expected map type name"},
 	{parser.BtParserRULE_mapDecl, parser.BtLexerINT, "expected positive integer for map declaration max entries"},
 	{parser.BtParserRULE_predicate, parser.BtLexerENDPRED, "expected '/' to close predicate"},

@@ -206,12 +206,7 @@ func (s *scanner) definition(start int) int {
 		case '{', '(', '[':
 			shut, closed := balanced(s.text, pos)
 			if !closed {
-				s.diags.Add(
-					diag.BadCDefinition,
-					s.src.Span(pos, pos+1),
-					"syntax: unclosed '%c' in C definition",
-					c,
-				)
+				s.diags.Add(diag.BadCDefinition, s.src.Span(pos, pos+1), "syntax: unclosed '%c' in C definition", c)
 				s.blank(start, len(s.text))
 				return len(s.text)
 			}

@@ -152,9 +152,7 @@ var foreign = map[string]string{
 }
 
 // declaring are the words that declare a variable in other languages, in addition to names of types.
-var declaring = wordSet(
-	"var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local",
-)
+var declaring = wordSet("var auto const static int char long short unsigned signed float double u8 u16 u32 u64 s8 s16 s32 s64 __u32 __u64 size_t local")
 
 // hintStatement looks at the first word of the statement with the error.
 func (f *syntaxError) hintStatement() string {
@@ -262,10 +260,8 @@ func characterHint(char string) string {
 	case `\`:
 		return lostQuotes
 	}
-	i := slices.IndexFunc(
-		lookalikes,
-		func(l struct{ wrong, right string }) bool { return strings.Contains(l.wrong, char) },
-	)
+	i := slices.IndexFunc(lookalikes,
+		func(l struct{ wrong, right string }) bool { return strings.Contains(l.wrong, char) })
 	switch {
 	case i >= 0 && lookalikes[i].right == `"`:
 		return `write strings in plain double quotes: "text"`

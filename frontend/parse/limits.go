@@ -28,13 +28,8 @@ const (
 // checkText reports a source that is not valid UTF-8 or too large.
 func checkText(src *diag.Source, diags *diag.List) bool {
 	if len(src.Text) > maxBytes {
-		diags.Add(
-			diag.TooLarge,
-			src.Span(0, 0),
-			"syntax: script too large: %d bytes (max %d)",
-			len(src.Text),
-			maxBytes,
-		)
+		diags.Add(diag.TooLarge, src.Span(0, 0), "syntax: script too large: %d bytes (max %d)", len(src.Text),
+			maxBytes)
 		return false
 	}
 	if i := strings.IndexByte(src.Text, 0); i >= 0 {
@@ -128,22 +123,13 @@ func checkNesting(src *diag.Source, tokens []*token, diags *diag.List) bool {
 			next = tokens[i+1].kind
 		}
 		if most := longest(t.kind); most > 0 && t.end-t.start > most {
-			diags.Add(
-				diag.TooLarge,
-				src.Span(t.start, t.start+1),
-				"syntax: too long: %d bytes (max %d)",
-				t.end-t.start,
-				most,
-			)
+			diags.Add(diag.TooLarge, src.Span(t.start, t.start+1), "syntax: too long: %d bytes (max %d)",
+				t.end-t.start, most)
 			return false
 		}
 		n.add(t.kind, next)
 		if n.tooDeep() {
-			diags.Add(
-				diag.TooLarge,
-				src.Span(t.start, t.end),
-				"syntax: nesting too deep or statement too long",
-			)
+			diags.Add(diag.TooLarge, src.Span(t.start, t.end), "syntax: nesting too deep or statement too long")
 			return false
 		}
 	}

@@ -55,13 +55,8 @@ func literals(src *diag.Source, tokens []*token, diags *diag.List) {
 		case parser.BtLexerPARAM:
 			n, err := strconv.ParseInt(t.text[1:], 10, strconv.IntSize)
 			if err != nil || n < 1 {
-				diags.Add(
-					diag.BadParameter,
-					src.Span(t.start, t.end),
-					"syntax: param %s is out of integer range [1, %d]",
-					t.text,
-					math.MaxInt,
-				)
+				diags.Add(diag.BadParameter, src.Span(t.start, t.end),
+					"syntax: param %s is out of integer range [1, %d]", t.text, math.MaxInt)
 			}
 			t.num.value = uint64(n)
 		case parser.BtLexerSTRING:

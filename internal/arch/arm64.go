@@ -24,14 +24,8 @@ func arm64() *Arch {
 
 		SyscallPrefix: "__arm64_sys_",
 		// TIF_32BIT has had its number since before 5.10.
-		SyscallRegs: &SyscallRegs{
-			Args:   [6]int16{272, 8, 16, 24, 32, 40},
-			Nr:     280,
-			NrSize: 4,
-			Field:  "flags",
-			Bit:    1 << 22,
-		},
-		syscalls: genericSyscalls + " 38 renameat",
+		SyscallRegs: &SyscallRegs{Args: [6]int16{272, 8, 16, 24, 32, 40}, Nr: 280, NrSize: 4, Field: "flags", Bit: 1 << 22},
+		syscalls:    genericSyscalls + " 38 renameat",
 		eventNames: map[string]string{
 			"fstat": "newfstat", "uname": "newuname", "sendfile": "sendfile64", "umount2": "umount",
 			"fadvise64": "fadvise64_64", "personality": "arm64_personality",

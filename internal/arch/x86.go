@@ -30,14 +30,8 @@ func x86() *Arch {
 
 		SyscallPrefix: "__x64_sys_",
 		// TS_COMPAT has had its number since before 5.10.
-		SyscallRegs: &SyscallRegs{
-			Args:   [6]int16{112, 104, 96, 56, 72, 64},
-			Nr:     120,
-			NrSize: 8,
-			Field:  "status",
-			Bit:    1 << 1,
-		},
-		syscalls: x86Syscalls,
+		SyscallRegs: &SyscallRegs{Args: [6]int16{112, 104, 96, 56, 72, 64}, Nr: 120, NrSize: 8, Field: "status", Bit: 1 << 1},
+		syscalls:    x86Syscalls,
 		eventNames: map[string]string{
 			"stat": "newstat", "fstat": "newfstat", "lstat": "newlstat", "uname": "newuname", "sendfile": "sendfile64",
 			"umount2": "umount", "_sysctl": "sysctl",

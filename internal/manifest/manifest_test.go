@@ -23,12 +23,7 @@ func sample() *Manifest {
 		Script: Script{File: "x.bt", Source: "begin { exit(); }"},
 		Programs: []Program{
 			{Name: "p0", Section: "kprobe/f", Kind: "kprobe", Attach: Attach{Text: "kprobe:f", Name: "f"}},
-			{
-				Name:    "p1",
-				Section: "perf_event",
-				Kind:    "interval",
-				Attach:  Attach{Text: "interval:s:1", Unit: "s", Count: 1},
-			},
+			{Name: "p1", Section: "perf_event", Kind: "interval", Attach: Attach{Text: "interval:s:1", Unit: "s", Count: 1}},
 		},
 		Maps: []Map{
 			{
@@ -44,28 +39,8 @@ func sample() *Manifest {
 					{Off: 0, Layout: u64}, {Off: 8, Layout: Layout{Kind: "string", Size: 16}}}},
 				Value: &stack,
 			},
-			{
-				Name:       "@h",
-				Symbol:     "m_h",
-				Shape:      "hist",
-				Type:       "percpu_array",
-				KeySize:    4,
-				ValueSize:  8 * 66,
-				MaxEntries: 2,
-				Gens:       2,
-				Present:    -1,
-			},
-			{
-				Name:       "stack_k",
-				Symbol:     "stack_k",
-				Shape:      "stack",
-				Type:       "hash",
-				KeySize:    8,
-				ValueSize:  127 * 8,
-				MaxEntries: 100,
-				Depth:      127,
-				Present:    -1,
-			},
+			{Name: "@h", Symbol: "m_h", Shape: "hist", Type: "percpu_array", KeySize: 4, ValueSize: 8 * 66, MaxEntries: 2, Gens: 2, Present: -1},
+			{Name: "stack_k", Symbol: "stack_k", Shape: "stack", Type: "hash", KeySize: 8, ValueSize: 127 * 8, MaxEntries: 100, Depth: 127, Present: -1},
 			{Name: "events", Symbol: "events", Shape: "intern", Type: "ringbuf", MaxEntries: 1 << 18, Present: -1},
 			{
 				Name:       "@c",

@@ -27,12 +27,8 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	copy(params, positional)
 	for _, n := range g.Fixed {
 		if params[n-1] != g.Values[n-1] {
-			return nil, nil, fmt.Errorf(
-				"parameter $%d was compiled in as %q and cannot be %q: compile the script again",
-				n,
-				g.Values[n-1],
-				params[n-1],
-			)
+			return nil, nil, fmt.Errorf("parameter $%d was compiled in as %q and cannot be %q: compile the script again",
+				n, g.Values[n-1], params[n-1])
 		}
 	}
 	options := maps.Clone(g.Options)
@@ -42,12 +38,8 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	maps.Copy(options, named)
 	for _, name := range g.FixedOptions {
 		if options[name] != g.Options[name] {
-			return nil, nil, fmt.Errorf(
-				"option --%s was compiled in as %q and cannot be %q: compile the script again",
-				name,
-				g.Options[name],
-				options[name],
-			)
+			return nil, nil, fmt.Errorf("option --%s was compiled in as %q and cannot be %q: compile the script again",
+				name, g.Options[name], options[name])
 		}
 		delete(options, name)
 	}
@@ -126,16 +118,11 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 		}
 		if have == nil {
 			//lint:ignore ST1005 bpftrace's words
-			return fmt.Errorf(
-				"unexpected program command line options: %s\nHINT: no custom program options defined.",
-				strings.Join(wrong, ", "),
-			)
+			return fmt.Errorf("unexpected program command line options: %s\nHINT: no custom program options defined.",
+				strings.Join(wrong, ", "))
 		}
-		return fmt.Errorf(
-			"unexpected program command line options: %s\nHINT: expected program options: %s",
-			strings.Join(wrong, ", "),
-			strings.Join(have, ", "),
-		)
+		return fmt.Errorf("unexpected program command line options: %s\nHINT: expected program options: %s",
+			strings.Join(wrong, ", "), strings.Join(have, ", "))
 	}
 	text := "HINT: expected program options:"
 	for i := range m.Params {
@@ -179,11 +166,8 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 	case "ipv4":
 		addr, ok := parseIPv4(text)
 		if !ok {
-			return nil, fmt.Errorf(
-				"parameter %s: %q is not an IPv4 address; for an IPv6 address, give the value when compiling the script",
-				p.Name,
-				text,
-			)
+			return nil, fmt.Errorf("parameter %s: %q is not an IPv4 address; for an IPv6 address, give the value when compiling the script",
+				p.Name, text)
 		}
 		return addr, nil
 	case "bool":

@@ -112,12 +112,7 @@ func TestNumber(t *testing.T) {
 func TestGiven(t *testing.T) {
 	given := func() *Manifest {
 		return &Manifest{
-			Given: &Given{
-				Values:       []string{"a", "b"},
-				Fixed:        []int{2},
-				Options:      map[string]string{"x": "1", "y": "2"},
-				FixedOptions: []string{"y"},
-			},
+			Given: &Given{Values: []string{"a", "b"}, Fixed: []int{2}, Options: map[string]string{"x": "1", "y": "2"}, FixedOptions: []string{"y"}},
 		}
 	}
 	for _, c := range []struct {

@@ -47,11 +47,8 @@ func FillTexts(m *Manifest, values map[string][]byte) (Pos, error) {
 		return text
 	}
 	missing := func(what, global string) error {
-		return fmt.Errorf(
-			"%s() needs the value of parameter %s, which is not given",
-			what,
-			paramName(m.stringParam(global)),
-		)
+		return fmt.Errorf("%s() needs the value of parameter %s, which is not given", what,
+			paramName(m.stringParam(global)))
 	}
 	for i := range m.Globals {
 		g := &m.Globals[i]

@@ -25,13 +25,8 @@ func (x *Map) check(c *checker, m *Manifest, path place) {
 	if x.Shape == "stack" {
 		c.within(path.key("depth"), int64(x.Depth), 1, maxStack)
 		if x.KeySize != 8 || x.ValueSize != 8*x.Depth {
-			c.fail(
-				path,
-				"a stack map has a key of 8 and a value of %d bytes, not %d and %d",
-				8*x.Depth,
-				x.KeySize,
-				x.ValueSize,
-			)
+			c.fail(path, "a stack map has a key of 8 and a value of %d bytes, not %d and %d", 8*x.Depth, x.KeySize,
+				x.ValueSize)
 		}
 		return
 	}
@@ -164,14 +159,8 @@ func (x *Map) checkCache(c *checker, m *Manifest, path place) {
 	case x.Type != kind || valueBytes[x.Shape] == 0 && x.Shape != "hist":
 		c.fail(path, "a %s of %s has no per-CPU cache", x.Type, clip(x.Shape))
 	case g == nil || g.Section != ".bss" || int64(f.CPUs)*int64(f.Slots) > int64(g.Size/f.SlotSize):
-		c.fail(
-			path.key("global"),
-			"%q is not a global with %d x %d slots of %d bytes",
-			clip(f.Global),
-			f.CPUs,
-			f.Slots,
-			f.SlotSize,
-		)
+		c.fail(path.key("global"), "%q is not a global with %d x %d slots of %d bytes", clip(f.Global), f.CPUs,
+			f.Slots, f.SlotSize)
 	case f.ValueOff < 0 || value > f.SlotSize-f.ValueOff:
 		c.fail(path.key("value_off"), "a value of %d bytes at %d is not in a slot of %d", value, f.ValueOff, f.SlotSize)
 	case f.KeyOff < 0 || key > f.SlotSize-f.KeyOff:
@@ -209,13 +198,8 @@ func (x *Map) checkValue(c *checker, m *Manifest, path place) {
 		x.checkSeries(c, path)
 	}
 	if x.ValueOff+need > x.ValueSize {
-		c.fail(
-			path.key("value_size"),
-			"%[2]d bytes at offset %[3]d do not fit in %[1]d bytes",
-			x.ValueSize,
-			need,
-			x.ValueOff,
-		)
+		c.fail(path.key("value_size"), "%[2]d bytes at offset %[3]d do not fit in %[1]d bytes", x.ValueSize, need,
+			x.ValueOff)
 	}
 }
 
@@ -385,14 +369,23 @@ var argKinds = map[string]struct {
 	min, max int
 	ints     bool
 }{
-	"printf": {0, maxFields, false}, "errorf": {0, maxFields, false}, "warnf": {0, maxFields, false},
-	"cat": {0, maxFields, false}, "system": {0, maxFields, false}, "join": {1, 1, false},
-	"print": {1, 1, false}, "print_map": {0, 2, true}, "clear": {0, 0, true}, "zero": {0, 0, true},
-	"exit": {
-		0,
-		1,
-		true,
-	}, "time": {0, 0, true}, "error": {1, 1, true}, "helper_error": {2, 2, true}, "proc": {1, 1, true}, "unwatch": {1, 1, true}, "skboutput": {3, 3, true},
+	"printf":       {0, maxFields, false},
+	"errorf":       {0, maxFields, false},
+	"warnf":        {0, maxFields, false},
+	"cat":          {0, maxFields, false},
+	"system":       {0, maxFields, false},
+	"join":         {1, 1, false},
+	"print":        {1, 1, false},
+	"print_map":    {0, 2, true},
+	"clear":        {0, 0, true},
+	"zero":         {0, 0, true},
+	"exit":         {0, 1, true},
+	"time":         {0, 0, true},
+	"error":        {1, 1, true},
+	"helper_error": {2, 2, true},
+	"proc":         {1, 1, true},
+	"unwatch":      {1, 1, true},
+	"skboutput":    {3, 3, true},
 }
 
 func (e *Event) check(c *checker, m *Manifest, i int) {

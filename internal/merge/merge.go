@@ -201,10 +201,8 @@ func (s *Stream) Line(line []byte) error {
 		if len(s.detached) == maxDetached {
 			return fmt.Errorf("the budget has detached more than %d probes", maxDetached)
 		}
-		s.detached = append(s.detached, fmt.Sprintf(
-			"the budget detached %.200q: its data covers the first %.1f s",
-			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9,
-		))
+		s.detached = append(s.detached, fmt.Sprintf("the budget detached %.200q: its data covers the first %.1f s",
+			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9))
 	}
 	if kind != "map" {
 		return nil
@@ -341,9 +339,8 @@ func (r *Runs) sameObject(stream, object string) error {
 }
 
 func (r *Runs) otherObject(object string) error {
-	return fmt.Errorf(
-		"it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged", object, r.first, r.object,
-	)
+	return fmt.Errorf("it is of object %.12s, but %s is of object %.12s: only runs of one object can be merged",
+		object, r.first, r.object)
 }
 
 // Merges reports whether values of several hosts can be combined: assigned values cannot.

@@ -76,10 +76,21 @@ var headKeys = map[string]struct {
 	bit  int
 	want gjson.Type
 }{
-	"type": {0, gjson.String}, "name": {1, gjson.String}, "shape": {2, gjson.String}, "object": {3, gjson.String}, "host": {4, gjson.String},
-	"signed": {5, gjson.True}, "bits": {6, gjson.Number}, "min": {7, gjson.Number}, "max": {8, gjson.Number}, "step": {9, gjson.Number},
-	"interval": {10, gjson.Number}, "intervals": {11, gjson.Number}, "agg": {12, gjson.String}, "line": {13, gjson.Number},
-	"entries": {14, gjson.JSON},
+	"type":      {0, gjson.String},
+	"name":      {1, gjson.String},
+	"shape":     {2, gjson.String},
+	"object":    {3, gjson.String},
+	"host":      {4, gjson.String},
+	"signed":    {5, gjson.True},
+	"bits":      {6, gjson.Number},
+	"min":       {7, gjson.Number},
+	"max":       {8, gjson.Number},
+	"step":      {9, gjson.Number},
+	"interval":  {10, gjson.Number},
+	"intervals": {11, gjson.Number},
+	"agg":       {12, gjson.String},
+	"line":      {13, gjson.Number},
+	"entries":   {14, gjson.JSON},
 }
 
 // parseHead reads a line of a map, which is valid JSON. Its strings are copies.

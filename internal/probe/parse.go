@@ -203,10 +203,8 @@ func (t *Type) typed(parts []Part) (Point, *Error) {
 	case parts[0].Text != "bpf":
 		return Point{}, at(-1, "Only the 'bpf' variant of this probe supports 4 arguments")
 	case n == 1 || last.Text == "":
-		return Point{}, at(
-			-1,
-			"the 'bpf' variant of this probe requires a bpf program name and optional bpf program id",
-		)
+		return Point{}, at(-1,
+			"the 'bpf' variant of this probe requires a bpf program name and optional bpf program id")
 	}
 	p := Point{Target: "bpf", Name: last.Text, Pattern: true}
 	if id := parts[1]; n == 3 && id.Text != "*" {
@@ -244,10 +242,8 @@ func (t *Type) userCode(parts []Part) (Point, *Error) {
 func (t *Type) userMarker(parts []Part) (Point, *Error) {
 	n := len(parts)
 	if n < 2 || parts[n-1].Text == "" {
-		return Point{}, at(
-			-1,
-			"usdt should have a target and a name",
-		).hint("usdt:BINARY:NAMESPACE:NAME, usdt:BINARY:NAME")
+		return Point{}, at(-1,
+			"usdt should have a target and a name").hint("usdt:BINARY:NAMESPACE:NAME, usdt:BINARY:NAME")
 	}
 	p := Point{Target: parts[0].Text, Name: parts[n-1].Text}
 	if n == 3 {
@@ -294,20 +290,13 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 	if last == 0 {
 		ns, ok := duration(parts[0].Text)
 		if !ok {
-			return p, at(
-				0,
-				"Invalid rate of %s probe",
-				t.Kind,
-			).hint("a duration is a number followed by ns, us, ms, s, m, h or d: %s:100ms", t.Kind)
+			return p, at(0, "Invalid rate of %s probe",
+				t.Kind).hint("a duration is a number followed by ns, us, ms, s, m, h or d: %s:100ms", t.Kind)
 		}
 		p.Unit, p.Count = "us", ns/1000
 		if p.Count == 0 {
-			return p, at(
-				-1,
-				"Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds",
-				t.Kind,
-				ns,
-			).hint("%s", t.timerHint())
+			return p, at(-1, "Invalid rate of %s probe. Minimum is 1000 or 1us. Found: %d nanoseconds", t.Kind,
+				ns).hint("%s", t.timerHint())
 		}
 	} else {
 		if !slices.Contains(Units(), parts[0].Text) {
@@ -323,14 +312,8 @@ func (t *Type) timer(parts []Part) (Point, *Error) {
 		p.Unit, p.Count = parts[0].Text, n
 	}
 	if p.Count > MaxCount {
-		return p, at(
-			last,
-			"Invalid rate of %s probe: %d %s is too large (max %d)",
-			t.Kind,
-			p.Count,
-			p.Unit,
-			uint64(MaxCount),
-		)
+		return p, at(last, "Invalid rate of %s probe: %d %s is too large (max %d)", t.Kind, p.Count, p.Unit,
+			uint64(MaxCount))
 	}
 	return p, nil
 }
@@ -409,10 +392,8 @@ func (t *Type) watch(parts []Part) (Point, *Error) {
 		return p, at(1, "watchpoint length must be one of (1,2,4,8)")
 	}
 	if !slices.Contains(watchModes, p.Mode) {
-		return p, at(
-			2,
-			"watchpoint mode must be combination of (r,w,x)",
-		).hint("the hardware supports the modes %s", strings.Join(watchModes, ", "))
+		return p, at(2,
+			"watchpoint mode must be combination of (r,w,x)").hint("the hardware supports the modes %s", strings.Join(watchModes, ", "))
 	}
 	return p, nil
 }

@@ -218,11 +218,7 @@ func (q *query) finish() (err error) {
 // reopen opens the very file that an O_PATH descriptor refers to, whatever is at its path by now. It does not wait for
 // the other end of a FIFO, a lease or a carrier.
 func reopen(at, flags int) (int, error) {
-	fd, err := unix.Open(
-		"/proc/self/fd/"+strconv.Itoa(at),
-		flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
-		0,
-	)
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT { // the file exists, so its link must
 		return -1, errNoProc
 	}

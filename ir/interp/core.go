@@ -98,13 +98,8 @@ func (fr *frame) bytes(addr int64, n int, write bool) []byte {
 	case o.dead:
 		fr.trap("access of %s, which was released", o.name)
 	case b == nil:
-		fr.trap(
-			"access of %d bytes outside of %s (%d bytes) at %d",
-			n,
-			o.name,
-			len(o.data),
-			(uint64(addr)-firstAddr)%stride,
-		)
+		fr.trap("access of %d bytes outside of %s (%d bytes) at %d", n, o.name, len(o.data),
+			(uint64(addr)-firstAddr)%stride)
 	case write && o.readOnly:
 		fr.trap("store to %s, which is read-only", o.name)
 	}

@@ -116,10 +116,8 @@ func (b *bpfMap) seriesText(e *entry) string {
 	for cpu, addr := range e.vals {
 		v := b.value(addr)
 		if interval := getUint(v[16:24]); interval != 0 {
-			parts = append(
-				parts,
-				fmt.Sprintf("cpu %d: %d meta %d interval %d", cpu, int64(getUint(v[:8])), getUint(v[8:16]), interval),
-			)
+			parts = append(parts,
+				fmt.Sprintf("cpu %d: %d meta %d interval %d", cpu, int64(getUint(v[:8])), getUint(v[8:16]), interval))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -27,9 +27,7 @@ func memoryOps() map[ir.Op]opFunc {
 		ir.OpStrEq:    strEq,
 		ir.OpStrEqMem: strEqMem,
 		ir.OpMemEq: func(fr *frame, v *ir.Value) int64 {
-			return truth(
-				bytes.Equal(fr.bytes(fr.arg(v, 0), int(v.Imm), false), fr.bytes(fr.arg(v, 1), int(v.Imm), false)),
-			)
+			return truth(bytes.Equal(fr.bytes(fr.arg(v, 0), int(v.Imm), false), fr.bytes(fr.arg(v, 1), int(v.Imm), false)))
 		},
 	}
 }

@@ -38,11 +38,8 @@ func embedded(a *arch.Arch) string {
 func Default(name string) (*Target, error) {
 	a, first := arch.ByName(name), arch.All()[0]
 	if a == nil {
-		return nil, fmt.Errorf(
-			"no default target for architecture %q (available: %s); use --target FILE",
-			name,
-			strings.Join(arch.Labels(), ", "),
-		)
+		return nil, fmt.Errorf("no default target for architecture %q (available: %s); use --target FILE", name,
+			strings.Join(arch.Labels(), ", "))
 	}
 	base, err := targetfile.Open(bytesOf(embedded(first)))
 	if err != nil || a == first {

@@ -40,12 +40,8 @@ func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 			f.Text = fmt.Sprintf("%s needs unknown kernel feature %q", n.Construct, n.Feature)
 			f.Hint = "use a loader of the same version as the compiler"
 		case !has(h.call):
-			f.Text = fmt.Sprintf(
-				"%s needs the helper bpf_%s (Linux %s), which this kernel lacks",
-				n.Construct,
-				n.Feature,
-				h.since,
-			)
+			f.Text = fmt.Sprintf("%s needs the helper bpf_%s (Linux %s), which this kernel lacks", n.Construct,
+				n.Feature, h.since)
 		default:
 			continue
 		}

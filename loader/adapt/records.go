@@ -28,13 +28,8 @@ type formatOf = func(group, event string) (*hostinfo.Format, error)
 // were supplied, or if a struct belongs to other events here than where the object was compiled. Where they differ
 // the struct is changed to match the format file; a field that the format lacks is missing in this kernel. Without
 // differences it returns types unchanged. Its error is a *report.Error.
-func recordTypes(
-	m *manifest.Manifest,
-	p *manifest.Program,
-	events []Event,
-	types *btf.Spec,
-	read formatOf,
-) (*btf.Spec, error) {
+func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec,
+	read formatOf) (*btf.Spec, error) {
 	changed := map[*btf.Struct]*btf.Struct{}
 	for _, use := range m.Fields {
 		name, ok := strings.CutPrefix(use.Type, "struct ")
@@ -56,11 +51,8 @@ func recordTypes(
 				return nil, &report.Error{
 					Script: &m.Script,
 					Pos:    use.Pos,
-					Text: fmt.Sprintf(
-						"on this kernel %s and %s have different records, and one program cannot read both",
-						from,
-						e,
-					),
+					Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both",
+						from, e),
 					Hint: "write a separate clause for each event",
 				}
 			}
@@ -185,12 +177,8 @@ func FixRecord(m *manifest.Manifest, program string, insns asm.Instructions) boo
 	})
 }
 
-func eachRecordRelocation(
-	m *manifest.Manifest,
-	program string,
-	insns asm.Instructions,
-	do func(*asm.Instruction),
-) bool {
+func eachRecordRelocation(m *manifest.Manifest, program string, insns asm.Instructions,
+	do func(*asm.Instruction)) bool {
 	reads := map[int]bool{}
 	for i := range m.Fields {
 		if u := &m.Fields[i]; u.Program == program && strings.HasPrefix(u.Type, "struct "+SyscallRecord+"___") {
@@ -293,14 +281,8 @@ func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
 	}
 	switch f := &format.Fields[at]; {
 	case f.Offset != use.Offset || f.Size != use.Size:
-		return fmt.Sprintf(
-			"%s is %d bytes at byte %d, not %d at byte %d",
-			use.Name,
-			f.Size,
-			f.Offset,
-			use.Size,
-			use.Offset,
-		)
+		return fmt.Sprintf("%s is %d bytes at byte %d, not %d at byte %d", use.Name, f.Size, f.Offset, use.Size,
+			use.Offset)
 	case use.Sign != "" && use.Sign != sign(f.Signed):
 		return use.Name + " is " + sign(f.Signed) + ", not " + use.Sign
 	}
@@ -316,14 +298,8 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 // types and with the format files that read returns. It returns types itself if the program is not of a tracepoint or
 // nothing differs. A program that would misread a record is an error: a *report.Error, or an error from building
 // types.
-func Tracepoint(
-	m *manifest.Manifest,
-	p *manifest.Program,
-	insns asm.Instructions,
-	events []Event,
-	types *btf.Spec,
-	read formatOf,
-) (*btf.Spec, error) {
+func Tracepoint(m *manifest.Manifest, p *manifest.Program, insns asm.Instructions, events []Event, types *btf.Spec,
+	read formatOf) (*btf.Spec, error) {
 	if p.Kind != probe.Tracepoint {
 		return types, nil
 	}

@@ -46,14 +46,8 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 		return &report.Error{
 			Script: &m.Script,
 			Pos:    use.Pos,
-			Text: fmt.Sprintf(
-				"%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
-				use,
-				sign(here.signed),
-				here.bits,
-				sign(was.signed),
-				was.bits,
-			),
+			Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",
+				use, sign(here.signed), here.bits, sign(was.signed), was.bits),
 			Hint: "compile the script against this kernel: btc compile --target host",
 		}
 	}

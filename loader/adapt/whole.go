@@ -46,12 +46,8 @@ func Whole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 		}
 		if where := differs(l, members); where != "" {
 			err = &report.Error{Script: &m.Script, Pos: pos,
-				Text: fmt.Sprintf(
-					"%s has a different layout on this kernel (%s), and the object copies it whole with the layout of Linux %s",
-					l.CORE,
-					where,
-					m.Target,
-				),
+				Text: fmt.Sprintf("%s has a different layout on this kernel (%s), and the object copies it whole with the layout of Linux %s",
+					l.CORE, where, m.Target),
 				Hint: "compile the script for this kernel (--target), or read single members"}
 		}
 	})

@@ -168,14 +168,10 @@ func needTracepoints(t *testing.T) {
 func TestLimits(t *testing.T) {
 	needTracepoints(t)
 	for key, want := range map[string]string{"max_probes": "exceeds the current limit of 2 probes", "max_bpf_progs": "BPF programs, which exceeds the current limit of 2"} {
-		m := one(
-			manifest.Program{
-				Kind:   "tracepoint",
-				UsesID: true,
-				Pos:    manifest.Pos{Line: 1, Col: 1},
-				Attach: manifest.Attach{Text: "tracepoint:sched:*", Target: "sched", Name: "*"},
-			},
-		)
+		m := one(manifest.Program{
+			Kind: "tracepoint", UsesID: true, Pos: manifest.Pos{Line: 1, Col: 1},
+			Attach: manifest.Attach{Text: "tracepoint:sched:*", Target: "sched", Name: "*"},
+		})
 		m.Config.Other = map[string]string{key: "2"}
 		_, err := Expand(look(t), m, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -196,18 +192,14 @@ func TestPIDIsRefusedWhereNothingCanFilter(t *testing.T) {
 // program of its own, shared by matches with the same name.
 func TestNumbers(t *testing.T) {
 	e := &Expansion{Probes: map[int]string{}, Plans: []resolve.Plan{
-		{
-			Prog:    &manifest.Program{FirstID: 0, UsesID: true},
-			Matches: []resolve.Match{{Text: "a"}, {Text: "b"}, {Text: "c"}},
-		},
+		{Prog: &manifest.Program{FirstID: 0, UsesID: true}, Matches: []resolve.Match{{Text: "a"}, {Text: "b"}, {Text: "c"}}},
 		{Prog: &manifest.Program{FirstID: 1}, Matches: []resolve.Match{{Text: "d"}, {Text: "e"}}},
 		{Prog: &manifest.Program{FirstID: 2, UsesID: true}, Matches: []resolve.Match{{Text: "f"}, {Text: "g"}}},
 	}}
 	e.Plans = append(
 		e.Plans,
 		resolve.Plan{
-			Prog:    &manifest.Program{FirstID: 3, UsesID: true},
-			Matches: []resolve.Match{{Text: "h"}, {Text: "c"}},
+			Prog: &manifest.Program{FirstID: 3, UsesID: true}, Matches: []resolve.Match{{Text: "h"}, {Text: "c"}},
 		},
 		resolve.Plan{
 			Prog:    &manifest.Program{FirstID: 4, UsesID: true},
@@ -233,10 +225,7 @@ func TestNumbers(t *testing.T) {
 func TestOrder(t *testing.T) {
 	e := &Expansion{Plans: []resolve.Plan{
 		{Prog: &manifest.Program{Name: "a", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "b", Kind: "tracepoint"}},
-		{
-			Prog:     &manifest.Program{Name: "c", Kind: "begin"},
-			Strategy: resolve.Virtual,
-		}, {Prog: &manifest.Program{Name: "d", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "e", Kind: "kretprobe"}},
+		{Prog: &manifest.Program{Name: "c", Kind: "begin"}, Strategy: resolve.Virtual}, {Prog: &manifest.Program{Name: "d", Kind: "kprobe"}}, {Prog: &manifest.Program{Name: "e", Kind: "kretprobe"}},
 	}}
 	got := ""
 	for _, i := range e.Order() {
@@ -320,12 +309,9 @@ func TestTracepoint(t *testing.T) {
 	}
 	needTracepoints(t)
 	for _, name := range []string{"sys_enter_getpriority", "sys_enter_getpriorit*"} {
-		count := attached(
-			t,
+		count := attached(t,
 			manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "t", Target: "syscalls", Name: name}},
-			ebpf.TracePoint,
-			Options{},
-		)
+			ebpf.TracePoint, Options{})
 		before := count()
 		for range 5 {
 			getpriority()
@@ -351,12 +337,8 @@ func TestDetach(t *testing.T) {
 		ebpf.TracePoint,
 		Options{},
 	)
-	more, _ := linked(
-		t,
-		manifest.Program{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "s", Count: 1}},
-		ebpf.PerfEvent,
-		Options{},
-	)
+	more, _ := linked(t, manifest.Program{Kind: "interval", Attach: manifest.Attach{Text: "i", Unit: "s", Count: 1}},
+		ebpf.PerfEvent, Options{})
 	links = append(links, more...)
 	before := count()
 	getpriority()
@@ -401,12 +383,9 @@ func TestUprobe(t *testing.T) {
 			}
 		}
 	}
-	count := attached(
-		t,
-		manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: entry}},
-		ebpf.Kprobe,
-		Options{},
-	)
+	count := attached(t,
+		manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path, Addr: entry}}, ebpf.Kprobe,
+		Options{})
 	for range 3 {
 		exec.Command(path, "--version").Run()
 	}
@@ -470,12 +449,8 @@ func TestFirstByte(t *testing.T) {
 	if err := os.WriteFile(path, []byte("\x90\x90\x90\x90\xc3 no ELF file"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	attached(
-		t,
-		manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path}},
-		ebpf.Kprobe,
-		Options{Unsafe: true},
-	)
+	attached(t, manifest.Program{Kind: "uprobe", Attach: manifest.Attach{Text: "u", Target: path}}, ebpf.Kprobe,
+		Options{Unsafe: true})
 }
 
 // TestExpandedForAnotherKernel checks the error for a pattern that was expanded by the compiler if none
@@ -500,9 +475,7 @@ func TestNoFunctionAtAddress(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: needs root")
 	}
-	_, err := (&expander{}).Address(
-		&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}},
-	)
+	_, err := (&expander{}).Address(&manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:0x1000", Addr: 0x1000}})
 	if !resolve.IsMissing(err) || !strings.Contains(err.Error(), "kprobe:4096") ||
 		!strings.Contains(err.Error(), "0x1000") {
 		t.Errorf("error = %v", err)

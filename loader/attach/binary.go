@@ -80,10 +80,8 @@ func (x *expander) findBinaries(p *manifest.Program, target string, pid int) ([]
 // first returns the first file of a library, and warns if there are others.
 func (x *expander) first(p *manifest.Program, target string, all []string) []string {
 	if len(all) > 1 {
-		text := fmt.Sprintf(
-			"several files are called %s: %s is probed, not %s; name the one to probe, e.g. %s:%s:%s",
-			target, all[0], strings.Join(all[1:], ", "), p.Kind, filepath.Base(all[1]), p.Attach.Name,
-		)
+		text := fmt.Sprintf("several files are called %s: %s is probed, not %s; name the one to probe, e.g. %s:%s:%s",
+			target, all[0], strings.Join(all[1:], ", "), p.Kind, filepath.Base(all[1]), p.Attach.Name)
 		if !slices.ContainsFunc(x.warnings, func(w *report.Error) bool { return w.Text == text }) {
 			x.warn(p, text)
 		}

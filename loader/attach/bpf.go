@@ -42,15 +42,9 @@ func expandBPF(p *manifest.Program, only ebpf.ProgramID) (resolve.Plan, error) {
 		}
 		for _, name := range functions {
 			if probe.Glob(p.Attach.Name, name) {
-				plan.Matches = append(
-					plan.Matches,
-					resolve.Match{
-						Text:  fmt.Sprintf("%s:bpf:%d:%s", p.Kind, id, name),
-						Group: "bpf",
-						Name:  name,
-						BPF:   id,
-					},
-				)
+				plan.Matches = append(plan.Matches, resolve.Match{
+					Text: fmt.Sprintf("%s:bpf:%d:%s", p.Kind, id, name), Group: "bpf", Name: name, BPF: id,
+				})
 			}
 		}
 	})

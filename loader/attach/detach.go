@@ -84,12 +84,8 @@ func runsAt(event *os.File, prog ebpf.ProgramID) bool {
 		ids     [maxPrograms]uint32
 	}
 	query.room = maxPrograms
-	_, _, errno := unix.Syscall(
-		unix.SYS_IOCTL,
-		event.Fd(),
-		unix.PERF_EVENT_IOC_QUERY_BPF,
-		uintptr(unsafe.Pointer(&query)),
-	)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, event.Fd(), unix.PERF_EVENT_IOC_QUERY_BPF,
+		uintptr(unsafe.Pointer(&query)))
 	return errno == 0 && slices.Contains(query.ids[:min(query.n, maxPrograms)], uint32(prog))
 }
 

@@ -13,12 +13,8 @@ import (
 
 // Outcome returns the consequence of a failure to attach, according to the script's missing_probes: an error that ends
 // the run, a warning, or neither. absent reports whether it does not exist here.
-func Outcome(
-	m *manifest.Manifest,
-	p *manifest.Program,
-	err error,
-	unsafe bool,
-) (warning string, absent bool, fatal error) {
+func Outcome(m *manifest.Manifest, p *manifest.Program, err error,
+	unsafe bool) (warning string, absent bool, fatal error) {
 	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *resolve.Failure
 	switch {

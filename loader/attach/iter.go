@@ -49,16 +49,11 @@ func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Opti
 	case errors.Is(err, fs.ErrExist):
 		return nil, fmt.Errorf("%s exists: remove it to unpin the iterator there", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf(
-			"cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)",
-			path,
-		)
+		return nil, fmt.Errorf("cannot pin to %s: the directory does not exist, or no BPF file system is mounted there (mount -t bpf bpf /sys/fs/bpf)",
+			path)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // not a lack of capabilities
-		return nil, fmt.Errorf(
-			"cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v",
-			path,
-			err,
-		)
+		return nil, fmt.Errorf("cannot pin to %s: not in a BPF file system (such as /sys/fs/bpf), or not writable: %v",
+			path, err)
 	case err != nil:
 		return nil, fmt.Errorf("cannot pin to %s: %w", path, err)
 	}

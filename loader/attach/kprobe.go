@@ -63,10 +63,8 @@ func (x *expander) CheckFunction(p *manifest.Program) error {
 	if !x.opts.Unsafe {
 		return resolve.NoMatch(p.Kind, strings.TrimPrefix(p.Attach.Target+":"+name, ":"))
 	}
-	x.warn(
-		p,
-		name+` is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail`,
-	)
+	x.warn(p,
+		name+` is not traceable (either non-existing, inlined, or marked as "notrace"); attaching to it will likely fail`)
 	return nil
 }
 
@@ -80,12 +78,8 @@ func (x *expander) Address(p *manifest.Program) (resolve.Match, error) {
 	sym, off, ok := k.Lookup(a.Addr)
 	if !ok {
 		return resolve.Match{}, &resolve.Missing{
-			Text: fmt.Sprintf(
-				"Unable to attach probe: %s:%d: no kernel function is at address %#x.",
-				p.Kind,
-				a.Addr,
-				a.Addr,
-			),
+			Text: fmt.Sprintf("Unable to attach probe: %s:%d: no kernel function is at address %#x.", p.Kind, a.Addr,
+				a.Addr),
 		}
 	}
 	return resolve.Match{Text: a.Text, Group: sym.Module, Name: sym.Name, Offset: off}, nil
@@ -166,13 +160,8 @@ func readFilterFunctions(path string, add func(resolve.Function)) error {
 	return nil
 }
 
-func attachKprobe(
-	plan *resolve.Plan,
-	m *resolve.Match,
-	prog *ebpf.Program,
-	_ Options,
-	_ *host.Host,
-) (io.Closer, error) {
+func attachKprobe(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, _ Options,
+	_ *host.Host) (io.Closer, error) {
 	ret := plan.Prog.Kind == probe.Kretprobe
 	o := &link.KprobeOptions{Offset: m.Offset}
 	attach := link.Kprobe

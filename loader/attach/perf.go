@@ -53,11 +53,8 @@ func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	b, _ := os.ReadFile(limit) // 0 if it cannot be read
 	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
-		return fmt.Errorf(
-			"this kernel allows at most %d samples per second (sysctl kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long): perf_event_open: %w",
-			most,
-			err,
-		)
+		return fmt.Errorf("this kernel allows at most %d samples per second (sysctl kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long): perf_event_open: %w",
+			most, err)
 	}
 	return fmt.Errorf("perf_event_open: %w", err)
 }
@@ -152,11 +149,8 @@ func attachCounter(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Opti
 	}
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf(
-			"this machine has no counter %s (virtual machines often have no counters): %w",
-			resolve.EventName(a),
-			err,
-		)
+		return nil, fmt.Errorf("this machine has no counter %s (virtual machines often have no counters): %w",
+			resolve.EventName(a), err)
 	}
 	return l, err
 }
@@ -173,13 +167,8 @@ const kernelHalf = 1 << 63
 
 // attachWatchpoint watches a kernel address on all CPUs, a user address in one
 // process: the one given with -p, or the child of -c and the processes that it starts.
-func attachWatchpoint(
-	p *resolve.Plan,
-	_ *resolve.Match,
-	prog *ebpf.Program,
-	o Options,
-	h *host.Host,
-) (io.Closer, error) {
+func attachWatchpoint(p *resolve.Plan, _ *resolve.Match, prog *ebpf.Program, o Options,
+	h *host.Host) (io.Closer, error) {
 	a := &p.Prog.Attach
 	attr := &unix.PerfEventAttr{Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 1}
 	attr.Ext1, attr.Ext2 = a.Addr, uint64(a.Len)
@@ -196,10 +185,8 @@ func attachWatchpoint(
 	}
 	if a.Addr < kernelHalf && o.pid == 0 {
 		if o.Follow && len(o.PIDs) > 0 {
-			return nil, fmt.Errorf(
-				"--follow-forks with -p cannot watch the user address %#x: use -c, or -p alone",
-				a.Addr,
-			)
+			return nil, fmt.Errorf("--follow-forks with -p cannot watch the user address %#x: use -c, or -p alone",
+				a.Addr)
 		}
 		if o.Child == 0 {
 			return nil, fmt.Errorf("-p PID or -c COMMAND is needed to watch the user address %#x", a.Addr)
@@ -209,13 +196,8 @@ func attachWatchpoint(
 	}
 	l, err := openAll(attr, prog, o, h)
 	if errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf(
-			"the processor cannot watch %d bytes at %#x with mode %q: %w",
-			a.Len,
-			a.Addr,
-			a.Mode,
-			err,
-		)
+		return nil, fmt.Errorf("the processor cannot watch %d bytes at %#x with mode %q: %w", a.Len, a.Addr, a.Mode,
+			err)
 	}
 	return l, err
 }

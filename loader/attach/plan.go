@@ -138,45 +138,26 @@ var providers map[string]provider
 func init() {
 	userProbe := provider{attach: attachUprobe, reverse: true, filtered: true, perProcess: true, list: listExpanded}
 	providers = map[string]provider{
-		probe.Kprobe: {
-			attach:   attachKprobe,
-			reverse:  true,
-			filtered: true,
-			list:     listFunctions,
-		},
-		probe.Kretprobe:  {attach: attachKprobe, filtered: true, list: listFunctions},
-		probe.Tracepoint: {attach: attachTracepoint, filtered: true, list: listExpanded},
-		probe.RawTracepoint: {
-			attach:   attachRawTracepoint,
-			filtered: true,
-			list:     listExpanded,
-		},
-		probe.Fentry: {
-			attach:   attachTracing,
-			reverse:  true,
-			filtered: true,
-			list:     listExpanded,
-		},
-		probe.Fexit: {
-			attach:   attachTracing,
-			reverse:  true,
-			filtered: true,
-			list:     listExpanded,
-		},
-		probe.Uprobe:     userProbe,
-		probe.Uretprobe:  userProbe,
-		probe.USDT:       userProbe,
-		probe.Profile:    {attach: attachProfile, filtered: true, perProcess: true, list: listTimers},
-		probe.Interval:   {attach: attachInterval, list: listTimers},
-		probe.Software:   {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
-		probe.Hardware:   {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
-		probe.Watchpoint: {attach: attachWatchpoint, filtered: true, perProcess: true},
-		probe.Begin:      {},
-		probe.End:        {},
-		probe.Self:       {list: listSelf},
-		probe.Test:       {},
-		probe.Bench:      {},
-		probe.Iter:       {attach: attachIter, perProcess: true, list: listIterators},
+		probe.Kprobe:        {attach: attachKprobe, reverse: true, filtered: true, list: listFunctions},
+		probe.Kretprobe:     {attach: attachKprobe, filtered: true, list: listFunctions},
+		probe.Tracepoint:    {attach: attachTracepoint, filtered: true, list: listExpanded},
+		probe.RawTracepoint: {attach: attachRawTracepoint, filtered: true, list: listExpanded},
+		probe.Fentry:        {attach: attachTracing, reverse: true, filtered: true, list: listExpanded},
+		probe.Fexit:         {attach: attachTracing, reverse: true, filtered: true, list: listExpanded},
+		probe.Uprobe:        userProbe,
+		probe.Uretprobe:     userProbe,
+		probe.USDT:          userProbe,
+		probe.Profile:       {attach: attachProfile, filtered: true, perProcess: true, list: listTimers},
+		probe.Interval:      {attach: attachInterval, list: listTimers},
+		probe.Software:      {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
+		probe.Hardware:      {attach: attachCounter, filtered: true, perProcess: true, list: listCounters},
+		probe.Watchpoint:    {attach: attachWatchpoint, filtered: true, perProcess: true},
+		probe.Begin:         {},
+		probe.End:           {},
+		probe.Self:          {list: listSelf},
+		probe.Test:          {},
+		probe.Bench:         {},
+		probe.Iter:          {attach: attachIter, perProcess: true, list: listIterators},
 	}
 }
 
@@ -281,10 +262,8 @@ func (x *expander) warnSwitchedOff(p *manifest.Program) {
 		return
 	}
 	x.switchedOff = true
-	x.warn(
-		p,
-		"kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1",
-	)
+	x.warn(p,
+		"kernel.ftrace_enabled is 0 on this machine: probes at the entry of functions do not run until sysctl kernel.ftrace_enabled=1")
 }
 
 // warn reports a problem with an attach site that is not an error.

@@ -28,10 +28,8 @@ func (o *Options) process() int {
 // process of each container. Links are limited to their process, except with Follow, because a
 // started process may run any of the files, and in containers, which have several processes: there
 // only the filter limits them.
-func (x *expander) ofProcesses(
-	p *manifest.Program,
-	find func(*manifest.Program) (resolve.Plan, error),
-) (resolve.Plan, error) {
+func (x *expander) ofProcesses(p *manifest.Program,
+	find func(*manifest.Program) (resolve.Plan, error)) (resolve.Plan, error) {
 	pids, limited := x.opts.PIDs, !x.opts.Follow
 	if len(pids) == 0 {
 		pids, limited = x.opts.Inside, false

@@ -35,10 +35,8 @@ func TestWorthSharing(t *testing.T) {
 	} {
 		var plans []resolve.Plan
 		for i, code := range c.code {
-			plans = append(
-				plans,
-				resolve.Plan{Prog: &manifest.Program{Kind: "tracepoint", Code: code}, Matches: c.matches[i]},
-			)
+			plans = append(plans,
+				resolve.Plan{Prog: &manifest.Program{Kind: "tracepoint", Code: code}, Matches: c.matches[i]})
 		}
 		if got := worthSharing(plans, "sys_enter"); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -57,10 +55,7 @@ func TestWorthSharing(t *testing.T) {
 // as do calls in the other direction.
 func TestSplitCalls(t *testing.T) {
 	plans := splitCalls([]resolve.Plan{{Prog: &manifest.Program{Kind: "tracepoint"}, Matches: []resolve.Match{
-		{
-			Group: "syscalls",
-			Name:  "sys_enter_read",
-		}, {Group: "syscalls", Name: "sys_enter_newest"}, {Group: "syscalls", Name: "sys_exit_read"}, {Group: "sched", Name: "x"}}}},
+		{Group: "syscalls", Name: "sys_enter_read"}, {Group: "syscalls", Name: "sys_enter_newest"}, {Group: "syscalls", Name: "sys_exit_read"}, {Group: "sched", Name: "x"}}}},
 		"sys_enter", map[string]int{"read": 0})
 	if len(plans) != 2 || plans[0].Direction != "sys_enter" || plans[0].Strategy != resolve.SharedRaw ||
 		len(plans[0].Matches) != 1 ||
@@ -89,9 +84,7 @@ func TestNumbersByLink(t *testing.T) {
 }
 
 func TestDynamicEvents(t *testing.T) {
-	got := dynamicEvents(
-		"p:mine/sched_switch do_sys_open\nr1024:k/ret vfs_read\ns:synthetic/lat u64 x;\nu:events/user_e\n",
-	)
+	got := dynamicEvents("p:mine/sched_switch do_sys_open\nr1024:k/ret vfs_read\ns:synthetic/lat u64 x;\nu:events/user_e\n")
 	for _, want := range []string{"mine/sched_switch", "k/ret", "synthetic/lat", "events/user_e"} {
 		if !got[want] {
 			t.Errorf("%s not found in %v", want, got)

@@ -84,19 +84,12 @@ func (x *expander) Tracepoint(group, name string) error {
 	return nil
 }
 
-func attachTracepoint(
-	_ *resolve.Plan,
-	m *resolve.Match,
-	prog *ebpf.Program,
-	_ Options,
-	h *host.Host,
-) (io.Closer, error) {
+func attachTracepoint(_ *resolve.Plan, m *resolve.Match, prog *ebpf.Program, _ Options,
+	h *host.Host) (io.Closer, error) {
 	l, err := linkTracepoint(m.Group, m.Name, prog, h.Online[0])
 	if errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf(
-			"not a tracepoint of the kernel, but a dynamic event (kprobe_events, uprobe_events, synthetic_events): %w",
-			err,
-		)
+		return nil, fmt.Errorf("not a tracepoint of the kernel, but a dynamic event (kprobe_events, uprobe_events, synthetic_events): %w",
+			err)
 	}
 	if err != nil {
 		return nil, err
@@ -156,13 +149,8 @@ func linkEvent(attr *unix.PerfEventAttr, pid, cpu int, prog *ebpf.Program) (io.C
 	return fds{fd}, nil
 }
 
-func attachRawTracepoint(
-	_ *resolve.Plan,
-	m *resolve.Match,
-	prog *ebpf.Program,
-	o Options,
-	h *host.Host,
-) (io.Closer, error) {
+func attachRawTracepoint(_ *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options,
+	h *host.Host) (io.Closer, error) {
 	if prog.Type() == ebpf.Tracing {
 		return attachTracing(nil, m, prog, o, h)
 	}

@@ -25,10 +25,8 @@ import (
 // checks such programs against its own types.
 func noTypes(err error) error {
 	if _, missing := os.Stat(kerneltypes.Path); errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf(
-			"this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead",
-			kerneltypes.Path,
-		)
+		return fmt.Errorf("this kernel has no BTF (%s is missing), and such programs are checked against it: a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed, or a kprobe or tracepoint instead",
+			kerneltypes.Path)
 	}
 	return fmt.Errorf("the kernel's types cannot be read: %w", err)
 }

@@ -58,13 +58,10 @@ const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option cou
 // matchFile finds an attach point's attach sites in one file; finding none is not an error.
 func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match, error) {
 	a := &p.Attach
-	f, err := x.files.Functions(
-		path,
-		&symbols.Question{
-			Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != "",
-			Return: p.Kind == probe.Uretprobe,
-		},
-	)
+	f, err := x.files.Functions(path, &symbols.Question{
+		Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != "",
+		Return: p.Kind == probe.Uretprobe,
+	})
 	if err != nil {
 		if m, ok := x.flat(p, path, err); ok {
 			return m, nil
@@ -163,13 +160,8 @@ func sameBuild(a *manifest.Attach, f *symbols.Image, path string) error {
 		return fmt.Errorf("%s: %s", path, f.NoIdentity)
 	case f.Identity != a.Binary:
 		return &resolve.Missing{
-			Text: fmt.Sprintf(
-				"%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with the debug information of this build (btc compile --binary %s=FILE)",
-				path,
-				f.Identity,
-				a.Binary,
-				a.Target,
-			),
+			Text: fmt.Sprintf("%s is another build (%s) than the one whose debug information the script was compiled with (%s): compile it with the debug information of this build (btc compile --binary %s=FILE)",
+				path, f.Identity, a.Binary, a.Target),
 		}
 	}
 	return nil
@@ -219,13 +211,8 @@ func pathOf(m *resolve.Match) string {
 }
 
 // attachUprobe links a program to an offset in a file.
-func attachUprobe(
-	plan *resolve.Plan,
-	m *resolve.Match,
-	prog *ebpf.Program,
-	o Options,
-	h *host.Host,
-) (io.Closer, error) {
+func attachUprobe(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options,
+	h *host.Host) (io.Closer, error) {
 	attr, err := probeEvent("uprobe", plan.Prog.Kind == probe.Uretprobe)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
@@ -235,11 +222,8 @@ func attachUprobe(
 	}
 	path, err := unix.BytePtrFromString(pathOf(m))
 	if err != nil || m.Semaphore > math.MaxUint32 {
-		return nil, fmt.Errorf(
-			"%q cannot be probed: the path contains a NUL byte, or the counter's offset %#x is too large",
-			m.Path,
-			m.Semaphore,
-		)
+		return nil, fmt.Errorf("%q cannot be probed: the path contains a NUL byte, or the counter's offset %#x is too large",
+			m.Path, m.Semaphore)
 	}
 	attr.Ext1, attr.Ext2 = uint64(uintptr(unsafe.Pointer(path))), m.Offset
 	attr.Config |= m.Semaphore << 32 // PERF_UPROBE_REF_CTR_OFFSET_SHIFT

@@ -118,7 +118,9 @@ func reference(b []byte, member string) (off, length int64, ok bool) {
 func TestArchiveKinds(t *testing.T) {
 	plain := archive(t, []byte("some bytes"))
 	for name, b := range map[string][]byte{
-		"plain": plain, "large": large(plain), "after a program": append([]byte("#!/bin/sh\n"), plain...),
+		"plain":                    plain,
+		"large":                    large(plain),
+		"after a program":          append([]byte("#!/bin/sh\n"), plain...),
 		"signature in the comment": append(bytes.Clone(plain[:len(plain)-9]), endSignature+"xxxxx"...),
 	} {
 		for _, member := range []string{"lib/prog", "lib/other.txt"} {

@@ -316,9 +316,7 @@ func openDir(text, path string, mounts []Hierarchy) (*Dir, error) {
 }
 
 // ErrVersion1 is the cause of errors about cgroups of version 1.
-var ErrVersion1 = errors.New(
-	"filters need cgroups of version 2: a BPF program cannot test whether a task is in one of version 1",
-)
+var ErrVersion1 = errors.New("filters need cgroups of version 2: a BPF program cannot test whether a task is in one of version 1")
 
 // version1 returns the error for a cgroup of version 1.
 func version1(path, hierarchy string) error {
@@ -331,10 +329,8 @@ func version1(path, hierarchy string) error {
 // noVersion2 returns the error for a host where version 2 is not mounted.
 func noVersion2(text string, mounts []Hierarchy) error {
 	if len(mounts) == 0 {
-		return fmt.Errorf(
-			"cgroup %s: no cgroup file system is mounted here: mount -t cgroup2 cgroup2 /sys/fs/cgroup",
-			text,
-		)
+		return fmt.Errorf("cgroup %s: no cgroup file system is mounted here: mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+			text)
 	}
 	return fmt.Errorf("cgroup %s: only cgroups of version 1 are mounted here: %w", text, ErrVersion1)
 }

@@ -55,10 +55,7 @@ func TestParse(t *testing.T) {
 		{"/kubepods.slice/kubepods-burstable.slice", ""},
 		{"/x.slice/x-podium.slice", ""},
 		{"/podman/pod1", ""},
-		{
-			"/system.slice/kubepods-burstable-pod" + systemd(uid1) + ".slice:cri-containerd:" + id("b1"),
-			"containerd " + id("b1") + " in pod " + uid1,
-		},
+		{"/system.slice/kubepods-burstable-pod" + systemd(uid1) + ".slice:cri-containerd:" + id("b1"), "containerd " + id("b1") + " in pod " + uid1},
 		{"/default/nerdctl-" + id("b1") + ".scope", "containerd " + id("b1")},
 		{"/machine.slice/libpod-" + id("c1") + ".scope", "podman " + id("c1")},
 		{"/machine.slice/libpod-" + id("c1") + ".scope/container", "podman " + id("c1")},
@@ -67,19 +64,10 @@ func TestParse(t *testing.T) {
 		{"/libpod_parent/libpod-" + id("c1"), "podman " + id("c1")},
 		{"/libpod_parent/conmon", ""},
 		{"/libpod_parent/" + id("cc") + "/libpod-" + id("c1"), "podman " + id("c1") + " in pod " + id("cc")},
-		{
-			"/machine.slice/machine-libpod_pod_" + id("cc") + ".slice/libpod-" + id("c1") + ".scope",
-			"podman " + id("c1") + " in pod " + id("cc"),
-		},
-		{
-			"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id("c1") + ".scope/container",
-			"podman " + id("c1") + " of 1000",
-		},
+		{"/machine.slice/machine-libpod_pod_" + id("cc") + ".slice/libpod-" + id("c1") + ".scope", "podman " + id("c1") + " in pod " + id("cc")},
+		{"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id("c1") + ".scope/container", "podman " + id("c1") + " of 1000"},
 		{kind, "pod " + uid1 + " in docker " + id("aa")},
-		{
-			kind + "/cri-containerd-" + id("b1") + ".scope",
-			"containerd " + id("b1") + " in pod " + uid1 + " in docker " + id("aa"),
-		},
+		{kind + "/cri-containerd-" + id("b1") + ".scope", "containerd " + id("b1") + " in pod " + uid1 + " in docker " + id("aa")},
 		{"/docker/" + id("aa") + "/docker/" + id("ab"), "docker " + id("ab") + " in docker " + id("aa")},
 		{"/docker/" + id("aa") + "/docker/" + id("aa"), "docker " + id("aa")},
 	} {
@@ -141,11 +129,8 @@ func (r *tree) docker(cgroup, id, name string) {
 	r.group(cgroup)
 	r.file(
 		"/var/lib/docker/containers/"+id+"/config.v2.json",
-		fmt.Sprintf(
-			`{"StreamConfig":{},"State":{"Running":true,"Pid":4711},"ID":%q,"Name":"/%s","Driver":"overlay2"}`,
-			id,
-			name,
-		),
+		fmt.Sprintf(`{"StreamConfig":{},"State":{"Running":true,"Pid":4711},"ID":%q,"Name":"/%s","Driver":"overlay2"}`,
+			id, name),
 	)
 }
 
@@ -214,11 +199,8 @@ func TestDocker(t *testing.T) {
 	r.group("/docker/" + id("cc")) // unknown to Docker
 	r.group("/system.slice/crio-" + id("cd") + ".scope")
 	_, err = r.Container("nothing-like-it")
-	r.wantError(
-		err,
-		"no running container nothing-like-it",
-		"2 have no name in /var/lib/docker/containers, /run/containers/storage: use the ID",
-	)
+	r.wantError(err, "no running container nothing-like-it",
+		"2 have no name in /var/lib/docker/containers, /run/containers/storage: use the ID")
 	r.docker("/x/"+id("aa3"), id("aa3"), "aa2") // a name takes precedence over an ID prefix
 	c, err = r.Container("aa2")
 	r.want(c, err, "aa2", "/x/"+id("aa3"))
@@ -258,13 +240,8 @@ func TestContainerd(t *testing.T) {
 		r.want(p, err, "shop/web-0", slice(uid1))
 	}
 	_, err := r.Pod("web-0")
-	r.wantError(
-		err,
-		"pod web-0 is ambiguous",
-		uid1+"  pod         shop/web-0",
-		uid2+"  pod         test/web-0",
-		"use the UID",
-	)
+	r.wantError(err, "pod web-0 is ambiguous", uid1+"  pod         shop/web-0", uid2+"  pod         test/web-0",
+		"use the UID")
 	_, err = r.Pod(uid1[:5])
 	r.wantError(err, "is ambiguous")
 	_, err = r.Pod("shop/web-1")
@@ -341,8 +318,7 @@ func TestWrongDriver(t *testing.T) {
 	r := newTree(t)
 	unit := "kubepods-burstable-pod" + systemd(uid1) + ".slice"
 	dirs := []string{
-		"/kubepods.slice/kubepods-burstable.slice/" + unit,
-		"/system.slice/" + unit + ":cri-containerd:" + id("b1"),
+		"/kubepods.slice/kubepods-burstable.slice/" + unit, "/system.slice/" + unit + ":cri-containerd:" + id("b1"),
 	}
 	for _, d := range dirs {
 		r.group(d)
@@ -486,11 +462,8 @@ func TestUnreadable(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = r.Wait(
-		ctx,
-		func() (*Target, error) { return r.Container("web") },
-		func() { t.Error("unexpected wait") },
-	) // does not wait
+	_, err = r.Wait(ctx, func() (*Target, error) { return r.Container("web") },
+		func() { t.Error("unexpected wait") }) // does not wait
 	r.wantError(err, "permission denied")
 }
 

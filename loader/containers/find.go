@@ -80,14 +80,8 @@ func (e *AmbiguousError) Error() string {
 	if len(n) > maxCandidates {
 		more, n = fmt.Sprintf("\n  and %d more", len(n)-maxCandidates), n[:maxCandidates]
 	}
-	return fmt.Sprintf(
-		"%s %s is ambiguous, it may be:\n  %s%s\nuse the %s",
-		e.Kind,
-		e.Name,
-		strings.Join(n, "\n  "),
-		more,
-		use,
-	)
+	return fmt.Sprintf("%s %s is ambiguous, it may be:\n  %s%s\nuse the %s", e.Kind, e.Name, strings.Join(n, "\n  "),
+		more, use)
 }
 
 const maxCandidates = 20

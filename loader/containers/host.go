@@ -45,9 +45,7 @@ func Local() (*Host, error) {
 	}
 	unified, old := hierarchies(text)
 	if unified == "" {
-		return nil, errors.New(
-			"containers are found by their cgroups of version 2, which are not mounted here: mount -t cgroup2 none DIRECTORY",
-		)
+		return nil, errors.New("containers are found by their cgroups of version 2, which are not mounted here: mount -t cgroup2 none DIRECTORY")
 	}
 	if old != "" {
 		old = root + old

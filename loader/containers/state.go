@@ -413,10 +413,8 @@ func (s *state) dataOf(g *Group, configured, usual, other, home string) []data {
 	var out []data
 	if g.User > 0 {
 		if dir := s.home(g.User); dir != "" {
-			out = append(
-				out,
-				data{filepath.Join("/", s.root, dir), "/" + home},
-			) // the user's symbolic links cannot lead out of it
+			out = append(out,
+				data{filepath.Join("/", s.root, dir), "/" + home}) // the user's symbolic links cannot lead out of it
 		}
 	}
 	for _, dir := range []string{configured, usual, other} {

@@ -56,13 +56,8 @@ func (e *Event) Read(m *manifest.Manifest, record []byte) error {
 		off := int(binary.NativeEndian.Uint16(record[f.Off:]))
 		n := int(binary.NativeEndian.Uint16(record[f.Off+2:]))
 		if off+n > len(record) {
-			return fmt.Errorf(
-				"event %d: %d bytes at offset %d are outside the record of %d bytes",
-				id,
-				n,
-				off,
-				len(record),
-			)
+			return fmt.Errorf("event %d: %d bytes at offset %d are outside the record of %d bytes", id, n, off,
+				len(record))
 		}
 		values = append(values, format.Value{Layout: &f.Layout, Bytes: record[off : off+n], Var: true})
 	}

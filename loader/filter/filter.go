@@ -64,11 +64,8 @@ func New(o Options) (*Filter, error) {
 		}
 	}
 	if len(o.Cgroups) > MaxCgroups {
-		return nil, fmt.Errorf(
-			"too many cgroups: %d (max %d): name a cgroup that contains them",
-			len(o.Cgroups),
-			MaxCgroups,
-		)
+		return nil, fmt.Errorf("too many cgroups: %d (max %d): name a cgroup that contains them", len(o.Cgroups),
+			MaxCgroups)
 	}
 	for _, text := range o.Cgroups {
 		d, err := cgroup.Open(text)

@@ -127,15 +127,9 @@ func (t *tracker) emit(ins ...asm.Instruction) { t.asm = append(t.asm, ins...) }
 
 // read copies size bytes at reg+offset to the frame, and jumps to failed on an error.
 func (t *tracker) read(to int16, size int32, reg asm.Register, offset int32) {
-	t.emit(
-		asm.Mov.Reg(asm.R3, reg),
-		asm.Add.Imm(asm.R3, offset),
-		asm.Mov.Reg(asm.R1, asm.RFP),
-		asm.Add.Imm(asm.R1, int32(to)),
-		asm.Mov.Imm(asm.R2, size),
-		asm.FnProbeReadKernel.Call(),
-		asm.JNE.Imm(asm.R0, 0, t.failed),
-	)
+	t.emit(asm.Mov.Reg(asm.R3, reg), asm.Add.Imm(asm.R3, offset), asm.Mov.Reg(asm.R1, asm.RFP),
+		asm.Add.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, size), asm.FnProbeReadKernel.Call(),
+		asm.JNE.Imm(asm.R0, 0, t.failed))
 }
 
 // Stack frame of the program.
@@ -158,40 +152,26 @@ func (t *tracker) process(task asm.Register, other string) {
 	t.emit(asm.LoadMem(task, asm.RFP, word, asm.DWord))
 	t.read(word, 4, task, t.level)
 	// The ID in the innermost namespace is the last of the array.
-	t.emit(
-		asm.LoadMem(asm.R1, asm.RFP, word, asm.Word),
-		asm.Mul.Imm(asm.R1, t.upid),
-		asm.Add.Reg(task, asm.R1),
-	)
+	t.emit(asm.LoadMem(asm.R1, asm.RFP, word, asm.Word), asm.Mul.Imm(asm.R1, t.upid), asm.Add.Reg(task, asm.R1))
 	t.read(number, t.upid, task, t.numbers)
 	t.emit(asm.LoadMem(task, asm.RFP, number+int16(t.inNS), asm.DWord))
 	t.read(word, 4, task, t.inum)
-	t.emit(
-		asm.LoadMem(asm.R1, asm.RFP, word, asm.Word),
-		asm.Mov.Imm32(asm.R2, int32(uint32(t.ns.Ino))),
-		asm.JNE.Reg(asm.R1, asm.R2, other),
-		asm.LoadMem(asm.R0, asm.RFP, number+int16(t.nr), asm.Word),
-	)
+	t.emit(asm.LoadMem(asm.R1, asm.RFP, word, asm.Word), asm.Mov.Imm32(asm.R2, int32(uint32(t.ns.Ino))),
+		asm.JNE.Reg(asm.R1, asm.R2, other), asm.LoadMem(asm.R0, asm.RFP, number+int16(t.nr), asm.Word))
 }
 
 // load sets r1 to the address of the byte of process r0, and r0 to its value. It jumps to other if
 // the ID is too large.
 func (t *tracker) load(other string) {
-	t.emit(
-		asm.JGE.Imm(asm.R0, t.size, other),
-		asm.LoadMapValue(asm.R1, t.bytes, 0),
-		asm.Add.Reg(asm.R1, asm.R0),
-		asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte),
-	)
+	t.emit(asm.JGE.Imm(asm.R0, t.size, other), asm.LoadMapValue(asm.R1, t.bytes, 0), asm.Add.Reg(asm.R1, asm.R0),
+		asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte))
 }
 
 // program is called with the parent and the child as arguments.
 func (t *tracker) program() asm.Instructions {
 	t.failed = "end"
-	t.emit(
-		asm.LoadMem(asm.R9, asm.R1, 0, asm.DWord).WithSymbol("btc_follow"),
-		asm.LoadMem(asm.R6, asm.R1, 8, asm.DWord),
-	)
+	t.emit(asm.LoadMem(asm.R9, asm.R1, 0, asm.DWord).WithSymbol("btc_follow"),
+		asm.LoadMem(asm.R6, asm.R1, 8, asm.DWord))
 	t.read(word, 4, asm.R6, t.pid)
 	t.read(word+4, 4, asm.R6, t.tgid)
 	t.emit(
@@ -217,11 +197,8 @@ func (t *tracker) program() asm.Instructions {
 		t.load("store")
 		t.emit(asm.Mov.Reg(asm.R7, asm.R0), asm.JNE.Imm(asm.R7, 0, "store"))
 	}
-	t.emit(
-		asm.StoreMem(asm.R6, 0, asm.R7, asm.Byte).WithSymbol("store"),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
-		asm.Return(),
-	)
+	t.emit(asm.StoreMem(asm.R6, 0, asm.R7, asm.Byte).WithSymbol("store"), asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return())
 	return t.asm
 }
 

@@ -173,9 +173,7 @@ func TestNumberUsedAgain(t *testing.T) {
 
 // TestMissingMember checks that the error names a required member that the kernel lacks.
 func TestMissingMember(t *testing.T) {
-	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{
-		{Name: "pid", Type: &btf.Int{Name: "int", Size: 4}},
-	}}}, nil)
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "task_struct", Size: 8, Members: []btf.Member{{Name: "pid", Type: &btf.Int{Name: "int", Size: 4}}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,11 +51,8 @@ func (j *JSON) Append(dst []byte, v Value) []byte {
 	case "string":
 		return j.text(dst, v)
 	case "tuple":
-		return j.list(
-			dst,
-			len(l.Fields),
-			func(dst []byte, i int) []byte { return j.Append(dst, field(&l.Fields[i], b)) },
-		)
+		return j.list(dst, len(l.Fields),
+			func(dst []byte, i int) []byte { return j.Append(dst, field(&l.Fields[i], b)) })
 	case "array":
 		return j.list(dst, l.Count, func(dst []byte, i int) []byte {
 			return j.Append(dst, Value{Layout: l.Elem, Bytes: b[i*l.Elem.Size : (i+1)*l.Elem.Size]})
@@ -199,11 +196,8 @@ func (j *JSON) stack(dst []byte, v Value, text []byte) []byte {
 	}
 	dst = append(dst, `, "frames": `...)
 	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
-	dst = j.list(
-		dst,
-		len(lines),
-		func(dst []byte, i int) []byte { return AppendQuoted(dst, []byte(strings.TrimSpace(lines[i]))) },
-	)
+	dst = j.list(dst, len(lines),
+		func(dst []byte, i int) []byte { return AppendQuoted(dst, []byte(strings.TrimSpace(lines[i]))) })
 	return append(AppendQuoted(append(dst, `, "text": `...), text), '}')
 }
 

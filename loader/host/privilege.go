@@ -24,10 +24,7 @@ var capabilities = []struct {
 	bit  uint
 }{
 	{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
-	{
-		"CAP_SYSLOG",
-		unix.CAP_SYSLOG,
-	}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
+	{"CAP_SYSLOG", unix.CAP_SYSLOG}, {"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH}, {"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE},
 }
 
 // Missing returns the named capabilities that this process lacks. CAP_SYS_ADMIN includes CAP_BPF
@@ -61,11 +58,8 @@ func CheckPrivileges() error {
 			noun = "capabilities"
 		}
 		return &ErrNoBPF{
-			fmt.Sprintf(
-				"Missing %s %s: run as root, or grant the program: setcap cap_bpf,cap_perfmon=ep",
-				strings.Join(m, " and "),
-				noun,
-			),
+			fmt.Sprintf("Missing %s %s: run as root, or grant the program: setcap cap_bpf,cap_perfmon=ep",
+				strings.Join(m, " and "), noun),
 		}
 	}
 	if mode := Lockdown(); mode == "confidentiality" {

@@ -28,9 +28,7 @@ type Symbol struct {
 }
 
 // ErrHiddenSymbols means that the kernel shows all addresses as zero.
-var ErrHiddenSymbols = errors.New(
-	"/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)",
-)
+var ErrHiddenSymbols = errors.New("/proc/kallsyms hides addresses (it needs root or CAP_SYSLOG, and kernel.kptr_restrict below 2)")
 
 // LoadKallsyms reads /proc/kallsyms. It takes about 100 ms, nearly all of it in the kernel: call it only when the
 // first symbol is needed, and cache the result.

@@ -17,9 +17,7 @@ var ErrNoTracefs = errors.New("tracefs is not mounted at " + mountedTracefs[0] +
 	": mount -t tracefs tracefs " + mountedTracefs[0])
 
 // ErrClosedTracefs means that this user may not read tracefs.
-var ErrClosedTracefs = errors.New(
-	"tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= and one of your groups",
-)
+var ErrClosedTracefs = errors.New("tracefs may not be read by this user: run as root or with CAP_DAC_READ_SEARCH, or mount it with the option gid= and one of your groups")
 
 // Tracefs returns a directory with tracefs: where it is mounted, or else a mount that is private to this process. The
 // error is, or wraps, ErrNoTracefs or ErrClosedTracefs.

@@ -47,11 +47,8 @@ func detached(fstype string) (int, error) {
 	if err := unix.FsconfigCreate(ctx); err != nil {
 		return -1, os.NewSyscallError("fsconfig", err)
 	}
-	fd, err := unix.Fsmount(
-		ctx,
-		unix.FSMOUNT_CLOEXEC,
-		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC,
-	)
+	fd, err := unix.Fsmount(ctx, unix.FSMOUNT_CLOEXEC,
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return -1, os.NewSyscallError("fsmount", err)
 	}

@@ -99,24 +99,15 @@ func (k *Kernel) InDir(dir string) (string, error) {
 	case 1:
 		return found[0], nil
 	default:
-		return "", fmt.Errorf(
-			"several distributions have a kernel %s: give one of %s",
-			k.Release,
-			strings.Join(found, ", "),
-		)
+		return "", fmt.Errorf("several distributions have a kernel %s: give one of %s", k.Release,
+			strings.Join(found, ", "))
 	}
 	if packed := k.everywhere(dir, name+".tar.xz"); len(packed) > 0 {
 		return "", fmt.Errorf("%s is packed: unpack it with tar -xJf", packed[0])
 	}
 	return "", notFound(
-		fmt.Sprintf(
-			"%s has no types for Linux %s: neither %s nor DISTRIBUTION/VERSION/%s/%s",
-			dir,
-			k.Release,
-			name,
-			k.arch(),
-			name,
-		),
+		fmt.Sprintf("%s has no types for Linux %s: neither %s nor DISTRIBUTION/VERSION/%s/%s", dir, k.Release, name,
+			k.arch(), name),
 	)
 }
 

@@ -49,32 +49,18 @@ func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Obj
 	}
 	o := &object.Object{
 		Manifest: &manifest.Manifest{Script: manifest.Script{File: "x.bt", Source: "self:signal:SIGUSR1 { }\n"}},
-		Spec: &ebpf.CollectionSpec{
-			Maps: map[string]*ebpf.MapSpec{
-				"m": {Name: "m", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
-			},
-			Programs:  map[string]*ebpf.ProgramSpec{},
-			ByteOrder: binary.NativeEndian,
-		},
+		Spec:     &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{"m": {Name: "m", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}}, Programs: map[string]*ebpf.ProgramSpec{}, ByteOrder: binary.NativeEndian},
 	}
 	for _, name := range names {
 		o.Spec.Programs[name] = &ebpf.ProgramSpec{
-			Name:    name,
-			Type:    kind,
-			License: "GPL",
-			Instructions: asm.Instructions{
-				asm.Mov.Imm(asm.R0, int32(len(name))).WithSymbol(name),
-				asm.Return(),
-			},
+			Name:         name,
+			Type:         kind,
+			License:      "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, int32(len(name))).WithSymbol(name), asm.Return()},
 		}
-		o.Manifest.Programs = append(
-			o.Manifest.Programs,
-			manifest.Program{
-				Name:   name,
-				Attach: manifest.Attach{Text: "self:" + name},
-				Pos:    manifest.Pos{Line: 1, Col: 1},
-			},
-		)
+		o.Manifest.Programs = append(o.Manifest.Programs, manifest.Program{
+			Name: name, Attach: manifest.Attach{Text: "self:" + name}, Pos: manifest.Pos{Line: 1, Col: 1},
+		})
 	}
 	return o, h
 }
@@ -106,12 +92,7 @@ func TestLoadPerMatch(t *testing.T) {
 	same := plan(o, 0, resolve.Single, 7, 8, 9, 10)
 	same.Matches[2].SameAs = 1
 	exp := &attach.Expansion{
-		Plans: []resolve.Plan{
-			plan(o, 0, resolve.Single, 4, 5),
-			plan(o, 1, resolve.Single, 0, 1, 2),
-			same,
-			plan(o, 1, resolve.PerMatch, 0, 1),
-		},
+		Plans: []resolve.Plan{plan(o, 0, resolve.Single, 4, 5), plan(o, 1, resolve.Single, 0, 1, 2), same, plan(o, 1, resolve.PerMatch, 0, 1)},
 	}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
@@ -215,12 +196,10 @@ func TestSyscallTable(t *testing.T) {
 	if s.compat == 0 && runtime.GOARCH == "arm64" {
 		t.Error("thread flags at the start of the task")
 	}
-	m, err := s.table(
-		&resolve.Plan{
-			Direction: "sys_exit",
-			Matches:   []resolve.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}},
-		},
-	)
+	m, err := s.table(&resolve.Plan{
+		Direction: "sys_exit",
+		Matches:   []resolve.Match{{ID: 4, Name: "sys_exit_openat"}, {ID: 0, Name: "sys_exit_close"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,12 +251,9 @@ func TestLoadOneProcess(t *testing.T) {
 func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
-	_, err := Load(
-		o,
-		&attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}},
-		h,
-		Options{},
-	)
+	_, err := Load(o,
+		&attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}}, h,
+		Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
 		t.Errorf("error = %v", err)
 	}
@@ -430,11 +406,8 @@ func TestTypesFile(t *testing.T) {
 func TestCoreTypes(t *testing.T) {
 	b, err := btf.NewBuilder(
 		[]btf.Type{
-			&btf.Struct{Name: "s___x"},
-			&btf.Union{Name: "u"},
-			&btf.Enum{Name: "e", Size: 4},
-			&btf.Int{Name: "i", Size: 4},
-			&btf.Struct{Size: 1},
+			&btf.Struct{Name: "s___x"}, &btf.Union{Name: "u"}, &btf.Enum{Name: "e", Size: 4},
+			&btf.Int{Name: "i", Size: 4}, &btf.Struct{Size: 1},
 		},
 		nil,
 	)
@@ -465,10 +438,7 @@ func TestCoreTypes(t *testing.T) {
 		{relocated, []manifest.Event{whole}, "e s u w"},
 	} {
 		p := &programs{object: &object.Object{Manifest: &manifest.Manifest{Events: c.events},
-			Spec: &ebpf.CollectionSpec{
-				Types:    types,
-				Programs: map[string]*ebpf.ProgramSpec{"a": {Instructions: c.insns}, "b": {}},
-			}}}
+			Spec: &ebpf.CollectionSpec{Types: types, Programs: map[string]*ebpf.ProgramSpec{"a": {Instructions: c.insns}, "b": {}}}}}
 		names := p.coreTypes()
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != c.want {

@@ -178,21 +178,14 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 func mapError(o *object.Object, err, limit error) error {
 	if errors.Is(err, os.ErrPermission) {
 		if limit != nil && !host.HasSeccomp() {
-			return fmt.Errorf(
-				"the kernel refused to create a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
-				err,
-				limit,
-			)
+			return fmt.Errorf("the kernel refused to create a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
+				err, limit)
 		}
 		return fmt.Errorf("the kernel refused to create a map: %w (%s)", err, host.WhyNot())
 	}
 	if outOfFiles(err) {
-		return fmt.Errorf(
-			"the maps of %s exceed the limit of open files: %w (%s)",
-			o.Manifest.Script.File,
-			err,
-			raiseFiles,
-		)
+		return fmt.Errorf("the maps of %s exceed the limit of open files: %w (%s)", o.Manifest.Script.File, err,
+			raiseFiles)
 	}
 	return fmt.Errorf("the kernel refused to create the maps of %s: %w", o.Manifest.Script.File, err)
 }
@@ -325,9 +318,8 @@ func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.Progr
 }
 
 // loadMatch loads the program of one match for a clause, or for several that are joined.
-func (p *programs) loadMatch(
-	clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec, types *btf.Spec,
-) (*ebpf.Program, error) {
+func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec,
+	types *btf.Spec) (*ebpf.Program, error) {
 	plan, spec := &clauses[0], specs[0]
 	m := &plan.Matches[match]
 	if how == resolve.PerMatch {
@@ -482,12 +474,8 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 }
 
 // loadBound loads a program with its loops bounded. Its first skip instructions are its filter.
-func (p *programs) loadBound(
-	mp *manifest.Program,
-	spec *ebpf.ProgramSpec,
-	skip int,
-	types *btf.Spec,
-) (*ebpf.Program, error) {
+func (p *programs) loadBound(mp *manifest.Program, spec *ebpf.ProgramSpec, skip int,
+	types *btf.Spec) (*ebpf.Program, error) {
 	head, slots := rewrite.Slots(spec.Instructions[:skip]), 0
 	if p.loaded.Loops != nil {
 		var err error
@@ -505,22 +493,14 @@ func (p *programs) signs(mp *manifest.Program, insns asm.Instructions, types *bt
 }
 
 // loadFitted loads a program whose shifts are adapted to this kernel. The object's instructions begin at slot head.
-func (p *programs) loadFitted(
-	mp *manifest.Program,
-	spec *ebpf.ProgramSpec,
-	head int,
-	types *btf.Spec,
-) (*ebpf.Program, error) {
+func (p *programs) loadFitted(mp *manifest.Program, spec *ebpf.ProgramSpec, head int,
+	types *btf.Spec) (*ebpf.Program, error) {
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: p.object.Spec.Maps, Programs: map[string]*ebpf.ProgramSpec{mp.Name: spec},
 		Types: p.object.Spec.Types, ByteOrder: p.object.Spec.ByteOrder,
 	}, ebpf.CollectionOptions{
 		MapReplacements: p.loaded.Maps, Cache: p.cache,
-		Programs: ebpf.ProgramOptions{
-			KernelTypes:            types,
-			ExtraRelocationTargets: p.moduleTypes,
-			LogLevel:               ebpf.LogLevel(p.opts.LogLevel),
-		},
+		Programs: ebpf.ProgramOptions{KernelTypes: types, ExtraRelocationTargets: p.moduleTypes, LogLevel: ebpf.LogLevel(p.opts.LogLevel)},
 	})
 	if err != nil {
 		return nil, refusal(p.object.Manifest, mp, spec.Instructions, head, err, func(use *manifest.FieldUse) string {

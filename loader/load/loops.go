@@ -108,12 +108,8 @@ func (l *Loops) Stopped() ([]uint64, error) {
 }
 
 // bound returns a program whose loops are counted, and how many slots were inserted after the first skip instructions.
-func (l *Loops) bound(
-	o *object.Object,
-	mp *manifest.Program,
-	spec *ebpf.ProgramSpec,
-	skip int,
-) (*ebpf.ProgramSpec, int, error) {
+func (l *Loops) bound(o *object.Object, mp *manifest.Program, spec *ebpf.ProgramSpec,
+	skip int) (*ebpf.ProgramSpec, int, error) {
 	loops, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps)
 	if err == nil && len(loops) == 0 {
 		return spec, 0, nil

@@ -23,13 +23,8 @@ func sizeNames(o *object.Object, exp *attach.Expansion) error {
 		return nil
 	}
 	if s.KeySize != 4 || s.ValueSize == 0 || s.ValueSize > maxNameBytes {
-		return fmt.Errorf(
-			"map %s has keys of %d and values of %d bytes, not 4 and 1 to %d",
-			namesMap,
-			s.KeySize,
-			s.ValueSize,
-			maxNameBytes,
-		)
+		return fmt.Errorf("map %s has keys of %d and values of %d bytes, not 4 and 1 to %d", namesMap, s.KeySize,
+			s.ValueSize, maxNameBytes)
 	}
 	s.MaxEntries = uint32(max(1, len(exp.Probes)))
 	return nil

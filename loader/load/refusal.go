@@ -28,14 +28,8 @@ const logTail = 6
 // refusal translates the kernel's error for a program, and its verifier log, to terms of the
 // script. head is the number of slots that the loader has put in front of the object's instructions. lacks describes a
 // field that could not be relocated; nil: as missing.
-func refusal(
-	m *manifest.Manifest,
-	mp *manifest.Program,
-	insns asm.Instructions,
-	head int,
-	err error,
-	lacks func(*manifest.FieldUse) string,
-) error {
+func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, head int, err error,
+	lacks func(*manifest.FieldUse) string) error {
 	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
 	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // the log does not mention it
@@ -89,17 +83,12 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
 	case errors.Is(err, unix.EFAULT): // newer kernels return this instead of E2BIG, and the library then drops the log
-		return fmt.Sprintf(
-				"the kernel's verifier gave up on %s: the program has too many paths, or a loop too many iterations",
-				mp.Attach.Text,
-			),
+		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many iterations",
+				mp.Attach.Text),
 			"give loops a smaller bound, or use for ($i : 0..N); bpftool -d prog loadall shows the verifier's log"
 	case errors.Is(err, ebpf.ErrNotSupported) && kernelHasNoTypes():
-		return fmt.Sprintf(
-				"%s: this kernel has no BTF (%s is missing), and such programs are checked against it",
-				mp.Attach.Text,
-				kerneltypes.Path,
-			),
+		return fmt.Sprintf("%s: this kernel has no BTF (%s is missing), and such programs are checked against it",
+				mp.Attach.Text, kerneltypes.Path),
 			"a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed"
 	case outOfFiles(err):
 		return fmt.Sprintf("loading %s: %v", mp.Attach.Text, unix.EMFILE), raiseFiles
@@ -194,31 +183,13 @@ func tail(lines []string, n int) []string { return lines[max(len(lines)-n, 0):] 
 var hints = []struct{ word, hint string }{
 	{"unknown func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
 	{"invalid func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
-	{
-		"program of this type cannot use helper",
-		"this kernel does not offer the function to this kind of probe; use another kind of probe",
-	},
-	{
-		"helper call is not allowed",
-		"this kernel does not offer the function to this kind of probe; use another kind of probe",
-	},
-	{
-		"BPF program is too large",
-		"the script is too long for this kernel's verifier: split it, or make its loops shorter",
-	},
+	{"program of this type cannot use helper", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
+	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
+	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
-	{
-		"back-edge from insn",
-		"this kernel does not accept such a loop: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)",
-	},
-	{
-		"infinite loop detected",
-		"the verifier cannot see that the loop ends: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)",
-	},
-	{
-		"The sequence of",
-		"the loop has too many iterations for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)",
-	},
+	{"back-edge from insn", "this kernel does not accept such a loop: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
+	{"infinite loop detected", "the verifier cannot see that the loop ends: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},
+	{"The sequence of", "the loop has too many iterations for this kernel's verifier: give it a smaller bound, or use for ($i : 0..N)"},
 	{"combined stack size", "the script needs too much stack: use fewer or shorter strings"},
 	{"requires BPF JIT", "the kernel's BPF compiler is off: sysctl net.core.bpf_jit_enable=1"},
 	{"GPL", "the config key license must be GPL compatible for this function"},

@@ -21,13 +21,8 @@ func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 		return nil
 	}
 	if s.ValueSize != usdt.MaxArgs*usdt.ArgSize || s.KeySize != 4 {
-		return fmt.Errorf(
-			"map %s has keys of %d and values of %d bytes, not 4 and %d",
-			specsMap,
-			s.KeySize,
-			s.ValueSize,
-			usdt.MaxArgs*usdt.ArgSize,
-		)
+		return fmt.Errorf("map %s has keys of %d and values of %d bytes, not 4 and %d", specsMap, s.KeySize,
+			s.ValueSize, usdt.MaxArgs*usdt.ArgSize)
 	}
 	for i := range exp.Plans {
 		s.MaxEntries += uint32(len(exp.Plans[i].Matches))

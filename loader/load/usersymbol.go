@@ -32,10 +32,8 @@ func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (
 		//lint:ignore ST1005 bpftrace's words
 		return 0, fmt.Errorf("Could not resolve symbol: %s:%s", first.Path, symbol)
 	case !fromProbe && a.HasCodeStart && !a.Program:
-		return 0, fmt.Errorf(
-			"uaddr() in a uretprobe or usdt probe works only for programs, and %s is a library",
-			first.Path,
-		)
+		return 0, fmt.Errorf("uaddr() in a uretprobe or usdt probe works only for programs, and %s is a library",
+			first.Path)
 	case fromProbe && a.HasFrom:
 		return a.Value - a.From, nil
 	case !fromProbe && a.HasCodeStart:

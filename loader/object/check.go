@@ -229,14 +229,8 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case s.Type != mapTypes[x.Type]:
 			return fmt.Errorf("map %s is a %s, not a %s", x.Symbol, s.Type, x.Type)
 		case x.Type != "ringbuf" && x.Type != "perf_event_array" && (int(s.KeySize) != key || int(s.ValueSize) != value):
-			return fmt.Errorf(
-				"map %s has keys of %d and values of %d bytes, not %d and %d",
-				x.Symbol,
-				s.KeySize,
-				s.ValueSize,
-				key,
-				value,
-			)
+			return fmt.Errorf("map %s has keys of %d and values of %d bytes, not %d and %d", x.Symbol, s.KeySize,
+				s.ValueSize, key, value)
 		case int(s.MaxEntries) != x.MaxEntries:
 			return fmt.Errorf("map %s has %d entries, not %d", x.Symbol, s.MaxEntries, x.MaxEntries)
 		}
@@ -293,12 +287,8 @@ func checkPrograms(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		case s.Flags != 0:
 			return fmt.Errorf("program %s has flags %#x: btc's programs have none", p.Name, s.Flags)
 		case p.Kind == probe.Iter && s.AttachTo != p.Attach.Name:
-			return fmt.Errorf(
-				"program %s iterates over %q, and the manifest says %q",
-				p.Name,
-				s.AttachTo,
-				p.Attach.Name,
-			)
+			return fmt.Errorf("program %s iterates over %q, and the manifest says %q", p.Name, s.AttachTo,
+				p.Attach.Name)
 		}
 		if err := checkInstructions(s); err != nil {
 			return err
@@ -328,12 +318,8 @@ func checkInstructions(s *ebpf.ProgramSpec) error {
 				continue
 			}
 		}
-		return fmt.Errorf(
-			"program %s, instruction %d (%s) refers to a kernel object by number",
-			s.Name,
-			i,
-			strings.TrimSpace(fmt.Sprint(ins)),
-		)
+		return fmt.Errorf("program %s, instruction %d (%s) refers to a kernel object by number", s.Name, i,
+			strings.TrimSpace(fmt.Sprint(ins)))
 	}
 	return nil
 }

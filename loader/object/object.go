@@ -160,11 +160,8 @@ func readFile(name string, limit int64) ([]byte, error) {
 // Parse reads an object's bytes and checks them against the manifest.
 func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
 	if int64(len(data)) != m.Object.Size {
-		return nil, fmt.Errorf(
-			"the object is damaged or the manifest belongs to another object: it names %d bytes, this one has %d",
-			m.Object.Size,
-			len(data),
-		)
+		return nil, fmt.Errorf("the object is damaged or the manifest belongs to another object: it names %d bytes, this one has %d",
+			m.Object.Size, len(data))
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != m.Object.SHA256 {
 		return nil, errors.New("the object is damaged or the manifest belongs to another object: sha256 differs")
@@ -245,11 +242,8 @@ func checkVariables(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 		size = int(v.Size())
 	}
 	if size != 8*len(m.Losses) {
-		return fmt.Errorf(
-			"the object has %d bytes of loss counters, and the manifest names %d counters",
-			size,
-			len(m.Losses),
-		)
+		return fmt.Errorf("the object has %d bytes of loss counters, and the manifest names %d counters", size,
+			len(m.Losses))
 	}
 	return nil
 }

@@ -17,13 +17,9 @@ import (
 
 func manifestOf(data []byte) []byte {
 	sum := sha256.Sum256(data)
-	return fmt.Appendf(
-		nil,
+	return fmt.Appendf(nil,
 		"{\"schema\": %q, \"arches\": [\"x86_64\"], \"script\": {\"source\": \"}\\\"{ \x7fELF\"}, \"object\": {\"sha256\": %q, \"size\": %d}}\n",
-		manifest.Schema,
-		hex.EncodeToString(sum[:]),
-		len(data),
-	)
+		manifest.Schema, hex.EncodeToString(sum[:]), len(data))
 }
 
 // TestSplitStream checks that both orders are split at the same position, and that the rest remains in
@@ -85,13 +81,8 @@ func TestHostileStreams(t *testing.T) {
 		copy(b[at:], value)
 		return b
 	}
-	huge := fmt.Appendf(
-		nil,
-		`{"schema": %q, "arches": ["x86_64"], "object": {"sha256": "%064d", "size": %d}}`,
-		manifest.Schema,
-		0,
-		MaxBytes+1,
-	)
+	huge := fmt.Appendf(nil, `{"schema": %q, "arches": ["x86_64"], "object": {"sha256": "%064d", "size": %d}}`,
+		manifest.Schema, 0, MaxBytes+1)
 	for _, c := range []struct{ name, stream, want string }{
 		{"empty", "", "it ends before anything is read: send an object and its manifest"},
 		{"text", "hello", "neither an object nor a manifest: it begins with 'h'"},

@@ -102,15 +102,7 @@ func (v *Values) Table() option.Table {
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},
-		{
-			Name:    "format",
-			Short:   "f",
-			Value:   "FORMAT",
-			Group:   writing,
-			Choices: option.Choices(formatNames()...),
-			To:      v.setFormat,
-			Help:    "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object",
-		},
+		{Name: "format", Short: "f", Value: "FORMAT", Group: writing, Choices: option.Choices(formatNames()...), To: v.setFormat, Help: "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object"},
 		{Name: "every", Value: "TIME", Group: writing, To: v.setEvery,
 			Help: "show all maps every TIME, such as 15s, without clearing them; for a format of documents, -o FILE contains the last one"},
 		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
@@ -119,25 +111,10 @@ func (v *Values) Table() option.Table {
 			Help: "start a new file of -o at SIZE, such as 100M: FILE becomes FILE.1, and so on; if the disk is full, lines are dropped"},
 		{Name: "keep", Value: "N", Group: writing, To: setCount("--keep", &v.Keep, 1, 1000),
 			Help: "number of files that --rotate keeps besides FILE; default: 5"},
-		{
-			Name:    "buffer",
-			Short:   "B",
-			Value:   "MODE",
-			Group:   writing,
-			Choices: option.Choices("line", "full", "none"),
-			To:      &v.Buffer,
-			Help:    "buffering of the output: line, full or none; default: line",
-		},
+		{Name: "buffer", Short: "B", Value: "MODE", Group: writing, Choices: option.Choices("line", "full", "none"), To: &v.Buffer, Help: "buffering of the output: line, full or none; default: line"},
 		{Name: "top", Value: "N", Group: writing, To: setCount("--top", &v.Top, 1, 1<<30),
 			Help: "print only the N elements of each map with the largest values, largest first; with --every on a terminal, update in place"},
-		{
-			Name:    "sort",
-			Value:   "ORDER",
-			Group:   writing,
-			Choices: option.Choices("ascending", "descending", "key"),
-			To:      &v.Sort,
-			Help:    "order of the elements of maps: ascending or descending by value, or by key; default: ascending",
-		},
+		{Name: "sort", Value: "ORDER", Group: writing, Choices: option.Choices("ascending", "descending", "key"), To: &v.Sort, Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
 		{Name: "summary", Group: writing, To: &v.Summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
 		{Name: "names", Group: writing, To: &v.Names,
@@ -349,10 +326,7 @@ func (v *Values) Check() error {
 		return fmt.Errorf("--%s shows no maps: it cannot be combined with --every", v.Modes[0])
 	}
 	if len(v.Modes) > 0 && v.Budget != "" {
-		return fmt.Errorf(
-			"--%s attaches nothing: it cannot be combined with --budget",
-			v.Modes[0],
-		)
+		return fmt.Errorf("--%s attaches nothing: it cannot be combined with --budget", v.Modes[0])
 	}
 	if v.Wait && len(v.Containers)+len(v.Pods) == 0 {
 		return errors.New("--wait needs --container or --pod")

@@ -125,18 +125,10 @@ func (j *lines) Detached(d *Detachment) {
 	dst := format.AppendQuoted(append(j.begin("detached", nil), `, "probe": `...), []byte(d.Probe))
 	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(j.Manifest.Script.File))
 	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "reason": "budget", "budget": %g`, d.Pos.Line, d.Pos.Col, d.Budget)
-	dst = fmt.Appendf(
-		dst,
-		`, "share": [%.6g, %.6g], "share_of_all": [%.6g, %.6g]`,
-		d.Share[0],
-		d.Share[1],
-		d.All[0],
-		d.All[1],
-	)
-	dst = fmt.Appendf(
-		dst, `, "from": "%s", "to": "%s", "covered_ns": %d`,
-		d.From.UTC().Format(time.RFC3339Nano), d.To.UTC().Format(time.RFC3339Nano), d.To.Sub(d.From).Nanoseconds(),
-	)
+	dst = fmt.Appendf(dst, `, "share": [%.6g, %.6g], "share_of_all": [%.6g, %.6g]`, d.Share[0], d.Share[1], d.All[0],
+		d.All[1])
+	dst = fmt.Appendf(dst, `, "from": "%s", "to": "%s", "covered_ns": %d`, d.From.UTC().Format(time.RFC3339Nano),
+		d.To.UTC().Format(time.RFC3339Nano), d.To.Sub(d.From).Nanoseconds())
 	j.end(dst)
 	j.Out.Idle()
 }

@@ -43,10 +43,8 @@ func TestPrometheusParses(t *testing.T) {
 	calls := families["btc_reads_calls_total"]
 	var labels []string
 	for _, m := range calls.Metric {
-		labels = append(
-			labels,
-			fmt.Sprint(m.Counter.GetValue(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.Label[2].GetValue()),
-		)
+		labels = append(labels,
+			fmt.Sprint(m.Counter.GetValue(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.Label[2].GetValue()))
 	}
 	if want := []string{"7reads-2z", "5reads1a \"b\"\\\n\uFFFD"}; !slices.Equal(labels, want) {
 		t.Errorf("labels %q, want %q", labels, want)

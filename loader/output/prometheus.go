@@ -46,9 +46,7 @@ type exposition struct {
 func (x *exposition) leaveOut(e *event.Event) {
 	if !x.noted {
 		x.noted = true
-		x.text.Message(
-			"WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps",
-		)
+		x.text.Message("WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps")
 	}
 }
 
@@ -85,15 +83,8 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	if losses := x.text.Losses(); len(losses) > 0 {
 		dst = x.head(dst, metrics.Lost, string(metrics.Counter), metrics.LostHelp, "")
 		for _, l := range losses {
-			dst = x.line(
-				dst,
-				metrics.Lost+"_total",
-				[]string{"cause"},
-				[]string{l.Cause},
-				"",
-				"",
-				strconv.AppendUint(nil, l.N, 10),
-			)
+			dst = x.line(dst, metrics.Lost+"_total", []string{"cause"}, []string{l.Cause}, "", "",
+				strconv.AppendUint(nil, l.N, 10))
 		}
 	}
 	dst = x.costs(dst)
@@ -101,15 +92,8 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	if running {
 		up = "1"
 	}
-	dst = x.line(
-		x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""),
-		metrics.Up,
-		nil,
-		nil,
-		"",
-		"",
-		[]byte(up),
-	)
+	dst = x.line(x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""), metrics.Up, nil, nil, "", "",
+		[]byte(up))
 	if x.open {
 		dst = append(dst, "# EOF\n"...)
 	}
@@ -151,20 +135,8 @@ var costMetrics = []struct {
 		}
 		return 0
 	}},
-	{
-		metrics.ProbeCovered,
-		metrics.ProbeCoveredHelp,
-		"seconds",
-		metrics.Gauge,
-		func(c *Cost) float64 { return c.Covered.Seconds() },
-	},
-	{
-		metrics.ProbeCPU,
-		metrics.ProbeCPUHelp,
-		"seconds",
-		metrics.Counter,
-		func(c *Cost) float64 { return c.Used.Seconds() },
-	},
+	{metrics.ProbeCovered, metrics.ProbeCoveredHelp, "seconds", metrics.Gauge, func(c *Cost) float64 { return c.Covered.Seconds() }},
+	{metrics.ProbeCPU, metrics.ProbeCPUHelp, "seconds", metrics.Counter, func(c *Cost) float64 { return c.Used.Seconds() }},
 }
 
 // head appends the lines before a metric's samples. In OpenMetrics the family name of a
@@ -190,15 +162,8 @@ func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
 	uint := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 	switch m.Kind {
 	case metrics.Counter:
-		return x.line(
-			dst,
-			m.Name+"_total",
-			m.Labels,
-			s.values,
-			"",
-			"",
-			format.AppendInt(nil, number(m.Map, &s.el), isSigned),
-		)
+		return x.line(dst, m.Name+"_total", m.Labels, s.values, "", "",
+			format.AppendInt(nil, number(m.Map, &s.el), isSigned))
 	case metrics.Summary:
 		dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
 		if x.open && isSigned && int64(s.el.Value) < 0 {
@@ -228,13 +193,8 @@ func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
 }
 
 // line appends a line with the label of the object, others, and a last one if it has a name.
-func (x *exposition) line(
-	dst []byte,
-	name string,
-	labels, values []string,
-	last, lastValue string,
-	number []byte,
-) []byte {
+func (x *exposition) line(dst []byte, name string, labels, values []string, last, lastValue string,
+	number []byte) []byte {
 	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
 	dst = append(appendEscaped(dst, x.text.Object, true), '"')
 	for i, label := range labels {

@@ -113,33 +113,17 @@ func (t *text) Detached(d *Detachment) {
 
 // Text says why a probe was detached.
 func (d *Detachment) Text() string {
-	return fmt.Sprintf(
-		"%s was detached after %s: it took %s and %s of a CPU in the last two windows, all probes together %s and %s, and the budget is %s",
-		d.Probe,
-		seconds(d.To.Sub(d.From)),
-		percent(d.Share[0]),
-		percent(d.Share[1]),
-		percent(d.All[0]),
-		percent(d.All[1]),
-		percent(d.Budget),
-	)
+	return fmt.Sprintf("%s was detached after %s: it took %s and %s of a CPU in the last two windows, all probes together %s and %s, and the budget is %s",
+		d.Probe, seconds(d.To.Sub(d.From)), percent(d.Share[0]), percent(d.Share[1]), percent(d.All[0]),
+		percent(d.All[1]), percent(d.Budget))
 }
 
 // covered returns the lines of a report about probes whose data covers only a part of the run.
 func (t *text) covered(dst []byte) []byte {
 	for _, d := range t.detachments() {
-		dst = fmt.Appendf(
-			dst,
-			"Detached by the budget of %s: %s covers %s to %s, the first %s of %s\n",
-			percent(
-				d.Budget,
-			),
-			d.Probe,
-			d.From.Format(clock),
-			d.To.Format(clock),
-			seconds(d.To.Sub(d.From)),
-			seconds(d.Run),
-		)
+		dst = fmt.Appendf(dst, "Detached by the budget of %s: %s covers %s to %s, the first %s of %s\n",
+			percent(d.Budget), d.Probe, d.From.Format(clock), d.To.Format(clock), seconds(d.To.Sub(d.From)),
+			seconds(d.Run))
 	}
 	return dst
 }

@@ -148,10 +148,7 @@ func reads(m *manifest.Manifest) []string {
 func (d *Description) JSON() []byte {
 	j := &jsonWriter{}
 	all := []member{
-		{
-			"object",
-			d.Object,
-		}, {"sha256", d.SHA256}, {"script", d.Script}, {"compiler", d.Compiler}, {"target", d.Target},
+		{"object", d.Object}, {"sha256", d.SHA256}, {"script", d.Script}, {"compiler", d.Compiler}, {"target", d.Target},
 		{"arches", d.Arches}, {"permissions", d.Permissions},
 		{"actions", rows(d.Actions, func(a ActionText) []member {
 			row := []member{{"permission", a.Permission}, {"what", a.What}}
@@ -172,12 +169,8 @@ func (d *Description) JSON() []byte {
 		all = append(all, member{"limited_loops", d.Loops})
 	}
 	if d.Policy != "" {
-		all = append(
-			all,
-			member{"policy", d.Policy},
-			member{"policy_refuses", d.Refuses},
-			member{"policy_limits", d.Limits},
-		)
+		all = append(all, member{"policy", d.Policy}, member{"policy_refuses", d.Refuses},
+			member{"policy_limits", d.Limits})
 	}
 	j.object(1, all)
 	return append(j.out, '\n')
@@ -247,15 +240,8 @@ func (d *Description) Print(w io.Writer) {
 	one := *d
 	d = &one
 	clean(reflect.ValueOf(d).Elem())
-	fmt.Fprintf(
-		w,
-		"%s: %s, compiled by %s for Linux %s on %s\n",
-		d.Object,
-		d.Script,
-		d.Compiler,
-		d.Target,
-		strings.Join(d.Arches, " and "),
-	)
+	fmt.Fprintf(w, "%s: %s, compiled by %s for Linux %s on %s\n", d.Object, d.Script, d.Compiler, d.Target,
+		strings.Join(d.Arches, " and "))
 	fmt.Fprintf(w, "sha256 %s\n", d.SHA256)
 	fmt.Fprintln(w, "\nPermissions it needs:")
 	if len(d.Permissions) == 0 {

@@ -90,29 +90,16 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 		return nil
 	}
 	if programs > most {
-		return fmt.Errorf(
-			"the object would need %s on this machine with %d CPUs, %s of it for copies of its programs, but the limit is %s: %s",
-			Size(total),
-			cpus,
-			Size(programs),
-			Size(limit),
-			change,
-		)
+		return fmt.Errorf("the object would need %s on this machine with %d CPUs, %s of it for copies of its programs, but the limit is %s: %s",
+			Size(total), cpus, Size(programs), Size(limit), change)
 	}
 	for i := range o.Manifest.Maps {
 		if x := &o.Manifest.Maps[i]; x.Symbol == largest {
 			largest = x.Name
 		}
 	}
-	return fmt.Errorf(
-		"the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: %s",
-		Size(total),
-		cpus,
-		Size(most),
-		largest,
-		Size(limit),
-		change,
-	)
+	return fmt.Errorf("the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: %s",
+		Size(total), cpus, Size(most), largest, Size(limit), change)
 }
 
 // Size formats a number of bytes with a unit, rounded.

@@ -112,17 +112,11 @@ func ofAttach(p *manifest.Program) []Action {
 	switch {
 	case (p.Kind == probe.Kprobe || p.Kind == probe.Kretprobe) && p.Attach.Name == "":
 		return []Action{
-			{
-				Permission: ProbeAddress,
-				What:       "probes the kernel at an address: " + p.Attach.Attaches(p.Kind),
-				Pos:        p.Pos,
-			},
+			{Permission: ProbeAddress, What: "probes the kernel at an address: " + p.Attach.Attaches(p.Kind), Pos: p.Pos},
 		}
 	case (p.Kind == probe.Uprobe || p.Kind == probe.Uretprobe) && mayBeAddress(&p.Attach):
 		what := "probes a program at an address or offset, if its file does not prove that an instruction begins there: "
-		return []Action{
-			{Permission: ProbeAddress, What: what + p.Attach.Attaches(p.Kind), Pos: p.Pos, OnHost: true},
-		}
+		return []Action{{Permission: ProbeAddress, What: what + p.Attach.Attaches(p.Kind), Pos: p.Pos, OnHost: true}}
 	case resolve.PinPath(p) != "":
 		path := absolute(resolve.PinPath(p))
 		return []Action{{Permission: Pins, What: "pins an iterator at " + path, Path: path, Pos: p.Pos}}
@@ -420,11 +414,8 @@ func refusal(script *manifest.Script, a *Action) *report.Error {
 	case a.Permission == none:
 		f.Hint = "btc does not generate such objects; --unsafe loads it anyway"
 	case a.Path != "":
-		f.Hint = fmt.Sprintf(
-			"allow it with --allow %s=%s, or everything with --unsafe",
-			a.Permission,
-			filepath.Dir(a.Path),
-		)
+		f.Hint = fmt.Sprintf("allow it with --allow %s=%s, or everything with --unsafe", a.Permission,
+			filepath.Dir(a.Path))
 	default:
 		f.Hint = fmt.Sprintf("allow it with --allow %s, or everything with --unsafe", a.Permission)
 	}

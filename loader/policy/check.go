@@ -132,10 +132,8 @@ func (p *Policy) Output(path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf(
-		"writing %s is not permitted on this host: %s permits files below %s",
-		path, p.At("allow"), strings.Join(p.others[permission.Output], ", "),
-	)
+	return fmt.Errorf("writing %s is not permitted on this host: %s permits files below %s", path, p.At("allow"),
+		strings.Join(p.others[permission.Output], ", "))
 }
 
 // MemoryFrom returns the line that limits the maps, or "" if there is none.
@@ -378,22 +376,16 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 		}
 	}
 	if e := p.printsFile(m); e != nil {
-		refuses = append(
-			refuses,
-			fmt.Sprintf("cat(): \"allow\" in %s does not list %q", p.At("allow"), permission.Read),
-		)
+		refuses = append(refuses,
+			fmt.Sprintf("cat(): \"allow\" in %s does not list %q", p.At("allow"), permission.Read))
 	}
 	if p.memory > 0 {
 		text := fmt.Sprintf("maps of at most %s (%s)", permit.Size(p.memory), p.At("max_memory"))
 		if memory > p.memory {
 			refuses = append(
 				refuses,
-				fmt.Sprintf(
-					"maps of %s: %s permits %s",
-					permit.Size(memory),
-					p.At("max_memory"),
-					permit.Size(p.memory),
-				),
+				fmt.Sprintf("maps of %s: %s permits %s", permit.Size(memory), p.At("max_memory"),
+					permit.Size(p.memory)),
 			)
 		} else {
 			limits = append(limits, text)

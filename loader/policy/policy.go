@@ -89,10 +89,8 @@ func parse(data []byte) (*Policy, error) {
 	}
 	if f.MaxDuration != nil {
 		if p.time, err = time.ParseDuration(*f.MaxDuration); err != nil || p.time < time.Millisecond {
-			return fail(
-				"max_duration",
-				fmt.Errorf("%q is not a time of at least 1ms, such as 30s or 10m", *f.MaxDuration),
-			)
+			return fail("max_duration",
+				fmt.Errorf("%q is not a time of at least 1ms, such as 30s or 10m", *f.MaxDuration))
 		}
 	}
 	return p, nil
@@ -184,12 +182,18 @@ type pattern struct {
 // parts is the minimum and maximum number of parts that follow the kind in a pattern.
 var parts = map[string][2]int{
 	// The kernel looks up kprobe functions by name and ignores the module of the attach point.
-	probe.Kprobe: {
-		1,
-		1,
-	}, probe.Kretprobe: {1, 1}, probe.Fentry: {1, 2}, probe.Fexit: {1, 2}, probe.RawTracepoint: {1, 2},
-	probe.Tracepoint: {2, 2}, probe.Uprobe: {1, 2}, probe.Uretprobe: {1, 2}, probe.USDT: {1, 1},
-	probe.Software: {1, 1}, probe.Hardware: {1, 1}, probe.Iter: {1, 1},
+	probe.Kprobe:        {1, 1},
+	probe.Kretprobe:     {1, 1},
+	probe.Fentry:        {1, 2},
+	probe.Fexit:         {1, 2},
+	probe.RawTracepoint: {1, 2},
+	probe.Tracepoint:    {2, 2},
+	probe.Uprobe:        {1, 2},
+	probe.Uretprobe:     {1, 2},
+	probe.USDT:          {1, 1},
+	probe.Software:      {1, 1},
+	probe.Hardware:      {1, 1},
+	probe.Iter:          {1, 1},
 }
 
 func parsePattern(text string) (pattern, error) {

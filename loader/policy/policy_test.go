@@ -90,18 +90,8 @@ func TestSites(t *testing.T) {
 		return &manifest.Program{Kind: kind, Attach: a}, m
 	}
 	dir := t.TempDir()
-	file, secret, link := filepath.Join(
-		dir,
-		"ok",
-		"file",
-	), filepath.Join(
-		dir,
-		"secret",
-	), filepath.Join(
-		dir,
-		"ok",
-		"link",
-	)
+	file, secret, link := filepath.Join(dir, "ok", "file"), filepath.Join(dir,
+		"secret"), filepath.Join(dir, "ok", "link")
 	os.Mkdir(filepath.Join(dir, "ok"), 0o755)
 	for _, name := range []string{file, secret} {
 		if err := os.WriteFile(name, nil, 0o644); err != nil {
@@ -183,11 +173,7 @@ func TestSites(t *testing.T) {
 // TestLimits checks that an option that is not set gets the limit of the policy, and that a higher
 // value is an error.
 func TestLimits(t *testing.T) {
-	p, err := parse(
-		[]byte(
-			"{\"allow\": [\"signal\", \"files=/var/log/btc\"],\n\"budget\": \"1%\",\n\"max_memory\": \"64M\",\n\"max_duration\": \"10m\"}",
-		),
-	)
+	p, err := parse([]byte("{\"allow\": [\"signal\", \"files=/var/log/btc\"],\n\"budget\": \"1%\",\n\"max_memory\": \"64M\",\n\"max_duration\": \"10m\"}"))
 	if err != nil {
 		t.Fatal(err)
 	}

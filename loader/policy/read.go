@@ -43,26 +43,19 @@ func misnamed() error {
 	dir, base := filepath.Split(Path)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf(
-			"%s is a dangling symbolic link, so nothing runs: it may refer to the policy of this host",
-			filepath.Clean(dir),
-		)
+		return fmt.Errorf("%s is a dangling symbolic link, so nothing runs: it may refer to the policy of this host",
+			filepath.Clean(dir))
 	}
 	if err != nil { // not readable by this user, who can still see that policy.json does not exist
 		return nil
 	}
 	for _, e := range entries {
 		if e.Name() == base {
-			return fmt.Errorf(
-				"%s is a dangling symbolic link, so nothing runs: it is the policy of this host",
-				Path,
-			)
+			return fmt.Errorf("%s is a dangling symbolic link, so nothing runs: it is the policy of this host", Path)
 		}
 		if name := strings.ToLower(e.Name()); name == "policy" || strings.HasPrefix(name, "policy.") && name != "policy.o" {
-			return fmt.Errorf(
-				"%s is not read, so nothing runs: the policy of a host is %s; rename or remove it",
-				filepath.Join(dir, e.Name()), base,
-			)
+			return fmt.Errorf("%s is not read, so nothing runs: the policy of a host is %s; rename or remove it",
+				filepath.Join(dir, e.Name()), base)
 		}
 	}
 	return nil

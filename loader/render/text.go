@@ -39,14 +39,8 @@ func whole(dst []byte) []byte { return dst }
 
 // KeyedBy is like Keyed, for output that need not be in memory at once: after each element, and each row of a
 // histogram or graph, full receives the text so far and returns the buffer to continue with.
-func KeyedBy(
-	dst []byte,
-	env *format.Env,
-	m *manifest.Map,
-	elems []Element,
-	top Top,
-	full func(dst []byte) []byte,
-) []byte {
+func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top,
+	full func(dst []byte) []byte) []byte {
 	elems = Ordered(m, elems, top)
 	key := KeyLayout(m)
 	env = env.OneLine()
@@ -57,15 +51,8 @@ func KeyedBy(
 }
 
 // KeyedElement appends an element with a key of layout key; env is for one line.
-func KeyedElement(
-	dst []byte,
-	env *format.Env,
-	m *manifest.Map,
-	key *manifest.Layout,
-	el *Element,
-	top Top,
-	full func(dst []byte) []byte,
-) []byte {
+func KeyedElement(dst []byte, env *format.Env, m *manifest.Map, key *manifest.Layout, el *Element, top Top,
+	full func(dst []byte) []byte) []byte {
 	dst = append(env.Clean(dst, []byte(m.Name)), '[')
 	dst = appendKey(dst, env, key, el.Key)
 	return appendElement(append(dst, ']'), env, m, el, top, full)
@@ -103,14 +90,8 @@ func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) 
 }
 
 // ScalarBy is like Scalar, for output that need not be in memory at once; see KeyedBy.
-func ScalarBy(
-	dst []byte,
-	env *format.Env,
-	m *manifest.Map,
-	el *Element,
-	top Top,
-	full func(dst []byte) []byte,
-) []byte {
+func ScalarBy(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top,
+	full func(dst []byte) []byte) []byte {
 	env = env.OneLine()
 	return appendElement(env.Clean(dst, []byte(m.Name)), env, m, el, top, full)
 }
@@ -125,14 +106,8 @@ func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []by
 	return dst
 }
 
-func appendElement(
-	dst []byte,
-	env *format.Env,
-	m *manifest.Map,
-	el *Element,
-	top Top,
-	full func(dst []byte) []byte,
-) []byte {
+func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top,
+	full func(dst []byte) []byte) []byte {
 	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
 		dst = append(dst, ":\n"...)
 	} else {
@@ -145,14 +120,8 @@ func appendElement(
 	return append(dst, '\n')
 }
 
-func appendValue(
-	dst []byte,
-	env *format.Env,
-	m *manifest.Map,
-	el *Element,
-	div uint32,
-	full func(dst []byte) []byte,
-) []byte {
+func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32,
+	full func(dst []byte) []byte) []byte {
 	isSigned := signed(m)
 	switch m.Shape {
 	case "plain":

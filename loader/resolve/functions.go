@@ -67,10 +67,8 @@ func kprobe(k Kernel, p *manifest.Program) (Plan, error) {
 		if a.Target != "" {
 			text += f.Module + ":"
 		}
-		plan.Matches = append(
-			plan.Matches,
-			Match{Text: text + f.Name, Group: f.Module, Name: f.Name, Several: f.Several},
-		)
+		plan.Matches = append(plan.Matches,
+			Match{Text: text + f.Name, Group: f.Module, Name: f.Name, Several: f.Several})
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, NoMatch(p.Kind, strings.TrimPrefix(a.Target+":"+a.Name, ":"))
@@ -144,10 +142,8 @@ func tracing(k Kernel, p *manifest.Program) (Plan, error) {
 		if err != nil || adapt.Trampoline(f.Name, proto) != "" {
 			continue
 		}
-		plan.Matches = append(
-			plan.Matches,
-			Match{Text: inModule(p.Kind, f.Module, f.Name), Group: f.Module, Name: f.Name},
-		)
+		plan.Matches = append(plan.Matches,
+			Match{Text: inModule(p.Kind, f.Module, f.Name), Group: f.Module, Name: f.Name})
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, NoMatch(p.Kind, strings.TrimPrefix(a.Text, p.Kind+":"))
@@ -215,11 +211,8 @@ func moduleFunction(k Kernel, a *manifest.Attach, inKernel bool) (*adapt.Prototy
 	case len(where) > 1 && a.Target == "":
 		return nil, "", &Failure{
 			a.Text,
-			fmt.Errorf(
-				"ambiguous attach point, please specify module containing the function '%s' (%s)",
-				a.Name,
-				strings.Join(where, ", "),
-			),
+			fmt.Errorf("ambiguous attach point, please specify module containing the function '%s' (%s)", a.Name,
+				strings.Join(where, ", ")),
 		}
 	case len(where) > 1:
 		return nil, "", &Failure{

@@ -255,11 +255,8 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 			out.Limit = &report.Error{
 				Script: &m.Script,
 				Pos:    p.Pos,
-				Text: fmt.Sprintf(
-					"Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
-					programs,
-					limit(m, "max_bpf_progs"),
-				),
+				Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
+					programs, limit(m, "max_bpf_progs")),
 				Hint: "You can increase the limit through the BPFTRACE_MAX_BPF_PROGS environment variable.",
 			}
 			return out
@@ -432,10 +429,8 @@ func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	}
 	plan := Plan{}
 	for _, e := range events {
-		plan.Matches = append(
-			plan.Matches,
-			Match{Text: "tracepoint:" + e.Group + ":" + e.Name, Group: e.Group, Name: e.Name},
-		)
+		plan.Matches = append(plan.Matches,
+			Match{Text: "tracepoint:" + e.Group + ":" + e.Name, Group: e.Group, Name: e.Name})
 	}
 	if len(plan.Matches) == 0 {
 		return Plan{}, NoMatch(probe.Tracepoint, a.Target+":"+a.Name)

@@ -45,11 +45,8 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 	}
 	if f.ProcessBytes != 0 {
 		p.leave(asm.JGE, asm.R0, int32(f.ProcessBytes))
-		p.emit(
-			asm.LoadMapValue(asm.R1, f.Processes, 0),
-			asm.Add.Reg(asm.R1, asm.R0),
-			asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte),
-		)
+		p.emit(asm.LoadMapValue(asm.R1, f.Processes, 0), asm.Add.Reg(asm.R1, asm.R0),
+			asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte))
 		p.leave(asm.JEq, asm.R0, 0)
 	}
 	var found []int // jumps for cgroups that contain the task
@@ -63,10 +60,7 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 		p.emit(asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R0, Constant: 1})
 	}
 	p.land(found)
-	p.emit(
-		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2},
-	)
+	p.emit(asm.Mov.Reg(asm.R1, asm.R6), asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2})
 	p.land(p.leaving)
 	p.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
 	return putInFront(p.insns, insns)

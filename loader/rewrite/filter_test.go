@@ -36,13 +36,10 @@ func TestFilterProcess(t *testing.T) {
 				asm.LoadMem(asm.R0, asm.R1, 0, asm.DWord).WithSymbol("main"),
 				asm.Mov.Imm(asm.R0, 7), asm.Return(),
 			}
-			prog, err := ebpf.NewProgram(
-				&ebpf.ProgramSpec{
-					Type:         ebpf.RawTracepoint,
-					License:      "GPL",
-					Instructions: (&Filter{PID: pid, Namespace: ns}).Program(body),
-				},
-			)
+			prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+				Type: ebpf.RawTracepoint, License: "GPL",
+				Instructions: (&Filter{PID: pid, Namespace: ns}).Program(body),
+			})
 			if errors.Is(err, os.ErrPermission) {
 				t.Skip("skipped: not root: bpf(2) is not allowed")
 			}

@@ -26,11 +26,8 @@ import (
 // sides. at is the new index of each instruction of the first function, counted as the kernel does;
 // -1 for a removed one. It is nil if nothing was changed. left are the remaining tests, at their
 // new index: those with an unknown result, and those not followed by a branch.
-func Decide(
-	insns asm.Instructions,
-	forms []manifest.Form,
-	result func(*manifest.Form) (yes, known bool),
-) (out asm.Instructions, at []int, left []manifest.Form) {
+func Decide(insns asm.Instructions, forms []manifest.Form,
+	result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
 	decided := false
 	for start := 0; start < len(insns); {
 		end := start + 1
@@ -99,12 +96,8 @@ func dropUncalled(insns asm.Instructions) asm.Instructions {
 }
 
 // decideFunc implements Decide for one function; name is "" for the first.
-func decideFunc(
-	insns asm.Instructions,
-	name string,
-	forms []manifest.Form,
-	result func(*manifest.Form) (yes, known bool),
-) (out asm.Instructions, at []int, left []manifest.Form) {
+func decideFunc(insns asm.Instructions, name string, forms []manifest.Form,
+	result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
 	c, ok := newCode(insns)
 	if !ok {
 		return insns, nil, nil

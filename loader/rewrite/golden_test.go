@@ -50,9 +50,7 @@ func TestPrograms(t *testing.T) {
 			return nil
 		},
 		"process-namespace": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = (&Filter{PID: 1234, Namespace: hostinfo.Namespace{Dev: 4, Ino: 1 << 33}}).Program(
-				s.Instructions,
-			)
+			s.Instructions = (&Filter{PID: 1234, Namespace: hostinfo.Namespace{Dev: 4, Ino: 1 << 33}}).Program(s.Instructions)
 			return nil
 		},
 		"filter": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {

@@ -65,11 +65,8 @@ type Budget struct {
 // BoundLoops makes the loops of a program take from the budget; each has the counter that it names. The main
 // function's first skip instructions, a prologue of the loader, are left alone. It returns how many slots of
 // 8 bytes are inserted after them.
-func (b *Budget) BoundLoops(
-	insns asm.Instructions,
-	loops []Loop,
-	skip int,
-) (out asm.Instructions, slots int, err error) {
+func (b *Budget) BoundLoops(insns asm.Instructions, loops []Loop,
+	skip int) (out asm.Instructions, slots int, err error) {
 	end := 1
 	for end < len(insns) && insns[end].Symbol() == "" {
 		end++
@@ -140,11 +137,8 @@ func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, 
 
 	leave.emit(asm.Mov.Reg(asm.R6, asm.R0))
 	leave.emit(b.state()...)
-	leave.emit(
-		asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord), asm.Add.Imm(asm.R2, -1),
-		asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord),
-		asm.Mov.Reg(asm.R0, asm.R6), asm.Return(),
-	)
+	leave.emit(asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord), asm.Add.Imm(asm.R2, -1),
+		asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord), asm.Mov.Reg(asm.R0, asm.R6), asm.Return())
 
 	// Exits become jumps to the end, or to the start if that is too far.
 	body := append(asm.Instructions(nil), insns[skip:]...)
@@ -207,31 +201,21 @@ func (b *Budget) charge(l *Loop) asm.Instructions {
 		p.emit(asm.Mov.Reg(asm.R6+asm.Register(i), r))
 	}
 	p.emit(b.state()...)
-	p.emit(
-		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Add.Imm(asm.R2, int32(-cost*stride)),
-		asm.StoreMem(asm.R1, stateLeft, asm.R2, asm.DWord),
-	)
+	p.emit(asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Add.Imm(asm.R2, int32(-cost*stride)),
+		asm.StoreMem(asm.R1, stateLeft, asm.R2, asm.DWord))
 	p.leave(asm.JSGT, asm.R2, 0)
 	done := p.leaving
 
 	// The slice is used up: see what the run has taken.
 	p.emit(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord))
 	p.emit(b.state()...)
-	p.emit(
-		asm.LoadMem(asm.R0, asm.RFP, -8, asm.DWord),
-		asm.Mov.Imm(asm.R4, loopSlice),
-		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord),
-		asm.Sub.Reg(asm.R4, asm.R2),
-		set(stateLeft, loopSlice),
+	p.emit(asm.LoadMem(asm.R0, asm.RFP, -8, asm.DWord), asm.Mov.Imm(asm.R4, loopSlice),
+		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Sub.Reg(asm.R4, asm.R2), set(stateLeft, loopSlice),
 		asm.LoadMem(asm.R3, asm.R1, stateWork, asm.DWord), asm.Add.Reg(asm.R3, asm.R4),
-		asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord),
-		asm.LoadMem(asm.R2, asm.R1, stateStart, asm.DWord),
-		asm.Instruction{OpCode: asm.JNE.Op(asm.ImmSource), Dst: asm.R2, Offset: 2},
-		asm.Mov.Reg(asm.R2, asm.R0),
-		asm.StoreMem(asm.R1, stateStart, asm.R0, asm.DWord),
-		asm.Sub.Reg(asm.R0, asm.R2),
-		asm.RSh.Imm(asm.R0, clockShift),
-	)
+		asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord), asm.LoadMem(asm.R2, asm.R1, stateStart, asm.DWord),
+		asm.Instruction{OpCode: asm.JNE.Op(asm.ImmSource), Dst: asm.R2, Offset: 2}, asm.Mov.Reg(asm.R2, asm.R0),
+		asm.StoreMem(asm.R1, stateStart, asm.R0, asm.DWord), asm.Sub.Reg(asm.R0, asm.R2),
+		asm.RSh.Imm(asm.R0, clockShift))
 	p.leaving = nil
 	if b.Iterator {
 		p.emit(asm.LoadMem(asm.R5, asm.R1, stateTotal, asm.DWord), asm.Add.Reg(asm.R5, asm.R4),

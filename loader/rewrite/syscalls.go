@@ -85,12 +85,8 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 	}
 	// read copies size bytes at r3 to the frame.
 	read := func(to int16, size int32) {
-		emit(
-			asm.Mov.Reg(asm.R1, asm.RFP),
-			asm.Add.Imm(asm.R1, int32(to)),
-			asm.Mov.Imm(asm.R2, size),
-			asm.FnProbeReadKernel.Call(),
-		)
+		emit(asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, size),
+			asm.FnProbeReadKernel.Call())
 		leave(asm.JNE, asm.R0, 0)
 	}
 	emit(asm.Mov.Reg(asm.R6, asm.R1),

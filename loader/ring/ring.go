@@ -126,15 +126,8 @@ func (r *Reader) openPoll() error {
 // not block, and bypasses the runtime.
 func (r *Reader) woken() bool {
 	var events [3]unix.EpollEvent
-	n, _, errno := unix.RawSyscall6(
-		unix.SYS_EPOLL_PWAIT,
-		uintptr(r.epoll),
-		uintptr(unsafe.Pointer(&events[0])),
-		uintptr(len(events)),
-		0,
-		0,
-		0,
-	)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(r.epoll), uintptr(unsafe.Pointer(&events[0])),
+		uintptr(len(events)), 0, 0, 0)
 	return errno == 0 && n > 0
 }
 

@@ -74,12 +74,8 @@ func (s *session) openBudget() error {
 	}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) // 5.8
 	if err != nil && !statsAreOn() {
-		return fmt.Errorf(
-			"the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
-			policy.FormatBudget(s.opts.Budget),
-			err,
-			host.WhyNot("CAP_SYS_ADMIN"),
-		)
+		return fmt.Errorf("the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
+			policy.FormatBudget(s.opts.Budget), err, host.WhyNot("CAP_SYS_ADMIN"))
 	}
 	s.budget = &budget{window: s.opts.budgetWindow}
 	if s.budget.window == 0 {

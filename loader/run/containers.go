@@ -56,12 +56,8 @@ func (s *session) findContainers() error {
 }
 
 // await finds a container or pod, and waits for it if Options.Wait is set.
-func (s *session) await(
-	host *containers.Host,
-	kind containers.Kind,
-	name string,
-	find func() (*containers.Target, error),
-) (*containers.Target, error) {
+func (s *session) await(host *containers.Host, kind containers.Kind, name string,
+	find func() (*containers.Target, error)) (*containers.Target, error) {
 	if s.opts.Wait == nil {
 		return find()
 	}

@@ -286,16 +286,10 @@ func (s *writer) onError(e *event.Event) {
 	}
 	s.errors++
 	x := &s.manifest.Errors[i]
-	s.report(
-		&output.Diagnostic{
-			Kind:     "runtime_error",
-			Severity: "WARNING",
-			Pos:      x.Pos,
-			Chain:    x.Chain,
-			Text:     x.Text,
-			Source:   true,
-		},
-	)
+	s.report(&output.Diagnostic{
+		Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: x.Text,
+		Source: true,
+	})
 }
 
 // onHelperError reports a failed helper call.

@@ -76,10 +76,8 @@ func (s *session) readRecords(r io.Reader) error {
 			break
 		}
 		if errors.Is(err, unix.EOPNOTSUPP) { // iterators over cgroups cannot hold the lock between two reads
-			return fmt.Errorf(
-				"the kernel visits all objects in one go, and the script's output does not fit into its buffer of 8 pages: %w",
-				err,
-			)
+			return fmt.Errorf("the kernel visits all objects in one go, and the script's output does not fit into its buffer of 8 pages: %w",
+				err)
 		}
 		if err != nil {
 			return err

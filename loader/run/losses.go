@@ -162,15 +162,10 @@ func (s *session) reportSuppressed(final bool) {
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.front.report(
-			&output.Diagnostic{
-				Kind:     "runtime_error",
-				Severity: "WARNING",
-				Pos:      x.Pos,
-				Chain:    x.Chain,
-				Text:     fmt.Sprintf("%s (%d more times)", text, n),
-			},
-		)
+		s.front.report(&output.Diagnostic{
+			Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain,
+			Text: fmt.Sprintf("%s (%d more times)", text, n),
+		})
 	})
 }
 
@@ -178,10 +173,8 @@ func (s *session) reportSuppressed(final bool) {
 func (c *lossCounter) fullText(l *manifest.Loss, n uint64) string {
 	if l.Kind == "stack" {
 		size := c.maps.open[l.Map].MaxEntries
-		return fmt.Sprintf(
-			"Stack table full: %d stacks were not kept. The table has %d, and those that no map refers to are now removed. Try increasing max_stacks config, e.g. `config = { max_stacks = %d }`, or BPFTRACE_MAX_STACKS",
-			n, size, 2*size,
-		)
+		return fmt.Sprintf("Stack table full: %d stacks were not kept. The table has %d, and those that no map refers to are now removed. Try increasing max_stacks config, e.g. `config = { max_stacks = %d }`, or BPFTRACE_MAX_STACKS",
+			n, size, 2*size)
 	}
 	text := "Map full; can't update element. Try increasing max_map_keys config or manually setting the max entries in a map declaration e.g. `let " + l.Map + " = hash(5000)`"
 	if n > 1 {

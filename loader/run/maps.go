@@ -247,10 +247,8 @@ func cachedValues(m *manifest.Map, taken, tables []byte) map[string][][]byte {
 		bucket := binary.NativeEndian.Uint64(slot[f.KeyOff+m.KeySize:])
 		if bucket < uint64(m.ValueSize/8) {
 			sum := out[key][0][8*bucket:]
-			binary.NativeEndian.PutUint64(
-				sum,
-				binary.NativeEndian.Uint64(sum)+binary.NativeEndian.Uint64(slot[f.ValueOff:]),
-			)
+			binary.NativeEndian.PutUint64(sum,
+				binary.NativeEndian.Uint64(sum)+binary.NativeEndian.Uint64(slot[f.ValueOff:]))
 		}
 	}
 	return out

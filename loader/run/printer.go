@@ -188,12 +188,8 @@ func (p *printer) ready(n int) bool {
 // preparation for a blocking call, which would wake its monitor thread each time.
 func (p *printer) writeNow(text []byte) {
 	for len(text) > 0 && p.err == nil {
-		n, _, errno := unix.RawSyscall(
-			unix.SYS_WRITE,
-			p.fd,
-			uintptr(unsafe.Pointer(unsafe.SliceData(text))),
-			uintptr(len(text)),
-		)
+		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, p.fd, uintptr(unsafe.Pointer(unsafe.SliceData(text))),
+			uintptr(len(text)))
 		switch {
 		case errno == 0:
 			text = text[n:]

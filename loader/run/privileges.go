@@ -129,10 +129,6 @@ func (s *session) dropPrivileges() {
 	// redundant: it takes 40 system calls on all threads, which delays the first events.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 	keptInThreads = kept
-	syscall.AllThreadsSyscall(
-		unix.SYS_CAPSET,
-		uintptr(unsafe.Pointer(&capabilityHeader)),
-		uintptr(unsafe.Pointer(&keptInThreads)),
-		0,
-	)
+	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)),
+		uintptr(unsafe.Pointer(&keptInThreads)), 0)
 }

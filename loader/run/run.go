@@ -226,12 +226,8 @@ func (s *session) prepare() error {
 		return err
 	}
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
-		return fmt.Errorf(
-			"%s is compiled for %s, this machine is %s",
-			s.object.Path,
-			strings.Join(m.Arches, " and "),
-			here,
-		)
+		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "),
+			here)
 	}
 	if err := load.Environment(m, s.opts.Getenv); err != nil {
 		return err
@@ -279,20 +275,11 @@ func (s *session) prepare() error {
 	if s.host, err = host.Look(); err != nil {
 		return err
 	}
-	s.expansion, err = attach.Expand(
-		s.host,
-		m,
-		attach.Options{
-			PIDs:      s.opts.PIDs,
-			Follow:    s.opts.FollowForks,
-			Cgroup:    len(s.opts.Cgroups) > 0,
-			Inside:    s.inside,
-			Unsafe:    s.opts.Allow.Has(permit.ProbeAddress),
-			Functions: s.opts.Functions,
-			Separate:  s.opts.Budget > 0,
-			Mode:      s.opts.Mode,
-		},
-	)
+	s.expansion, err = attach.Expand(s.host, m, attach.Options{
+		PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroup: len(s.opts.Cgroups) > 0,
+		Inside: s.inside, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions,
+		Separate: s.opts.Budget > 0, Mode: s.opts.Mode,
+	})
 	if err != nil {
 		return err
 	}
@@ -472,12 +459,8 @@ func (s *session) warnRefused(plan *resolve.Plan, refused []string) {
 		return
 	}
 	const shown = 5
-	text := fmt.Sprintf(
-		"%s: the kernel refuses %d of the functions: %s",
-		plan.Prog.Attach.Text,
-		n,
-		strings.Join(refused[:min(n, shown)], ", "),
-	)
+	text := fmt.Sprintf("%s: the kernel refuses %d of the functions: %s", plan.Prog.Attach.Text, n,
+		strings.Join(refused[:min(n, shown)], ", "))
 	if n > shown {
 		text += ", ..."
 	}
@@ -730,10 +713,8 @@ func (s *session) finish() (int, error) {
 	}
 	if s.unstarted > 0 {
 		s.warn(
-			fmt.Sprintf(
-				"WARNING: the run ended before %d queued commands of system() were started: they are skipped",
-				s.unstarted,
-			),
+			fmt.Sprintf("WARNING: the run ended before %d queued commands of system() were started: they are skipped",
+				s.unstarted),
 		)
 	}
 	if (s.crashed.Load() || s.unwritten.Load()) && s.status == 0 {

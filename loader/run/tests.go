@@ -150,16 +150,10 @@ func (s *session) runTests() error {
 
 // report prints the result of a trial.
 func (s *session) report(t *trial, times int) {
-	s.front.sink.Trial(
-		&output.Trial{
-			Name:       t.name,
-			Mode:       s.opts.Mode,
-			Passed:     t.passed,
-			Took:       t.took,
-			Iterations: times,
-			Output:     t.output,
-		},
-	)
+	s.front.sink.Trial(&output.Trial{
+		Name: t.name, Mode: s.opts.Mode, Passed: t.passed, Took: t.took, Iterations: times,
+		Output: t.output,
+	})
 }
 
 // enough is the minimum duration of a benchmark.

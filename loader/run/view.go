@@ -90,14 +90,8 @@ func (s *session) warnLarge() {
 			}
 			s.complain(
 				m.Pos,
-				fmt.Errorf(
-					"%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
-					m.Name,
-					permit.Size(n),
-					spec.MaxEntries,
-					spec.ValueSize,
-					perCPU,
-				),
+				fmt.Errorf("%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
+					m.Name, permit.Size(n), spec.MaxEntries, spec.ValueSize, perCPU),
 			)
 		}
 	}

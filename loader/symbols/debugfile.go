@@ -29,12 +29,8 @@ func (t *Table) debugFile(f *os.File, answer *reply, path string, roots []string
 	}
 	if link := answer.link; link != "" && filepath.Base(link) == link && link != ".." {
 		dir := filepath.Dir(path)
-		names = append(
-			names,
-			candidate{filepath.Join(dir, link), true},
-			candidate{filepath.Join(dir, ".debug", link), true},
-			candidate{filepath.Join(debugDir, dir, link), true},
-		)
+		names = append(names, candidate{filepath.Join(dir, link), true},
+			candidate{filepath.Join(dir, ".debug", link), true}, candidate{filepath.Join(debugDir, dir, link), true})
 	}
 	for _, c := range names {
 		for _, root := range roots {

@@ -259,10 +259,7 @@ func (r *request) answerFile(in io.ReaderAt) *reply {
 	p.truth(false)
 	switch r.kind {
 	case askFunctions:
-		err = p.functions(
-			f.File,
-			&Question{u.text(), u.text(), u.number(), u.number(), u.truth(), u.truth()},
-		)
+		err = p.functions(f.File, &Question{u.text(), u.text(), u.number(), u.number(), u.truth(), u.truth()})
 	case askProbes:
 		err = p.probes(f.File, u.text(), u.text(), u.truth())
 	case askAddress:

@@ -59,9 +59,7 @@ func (p *parser) call(r *request) (*reply, error) {
 		if p.proc == nil {
 			if err := p.start(); err != nil {
 				p.fails, p.last = maxParseFails, time.Now()
-				p.warn(
-					"WARNING: symbols of processes are not available: cannot start the process that reads them: " + err.Error(),
-				)
+				p.warn("WARNING: symbols of processes are not available: cannot start the process that reads them: " + err.Error())
 				return nil, err
 			}
 		}

@@ -68,15 +68,8 @@ func (p *perfMap) add(t table) {
 // merged returns the union of both tables. A later function replaces an earlier one at the same
 // address.
 func merged(old, new *table) (m table) {
-	m.entries, m.names = make(
-		[]entry,
-		0,
-		len(old.entries)+len(new.entries),
-	), make(
-		[]byte,
-		0,
-		len(old.names)+len(new.names),
-	)
+	m.entries, m.names = make([]entry, 0, len(old.entries)+len(new.entries)), make([]byte, 0,
+		len(old.names)+len(new.names))
 	take := func(t *table, i int) {
 		e := &t.entries[i]
 		m.add(e.off, uint64(e.size), t.name(e))

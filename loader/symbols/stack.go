@@ -38,12 +38,8 @@ func (t *Table) Ustack(frames []uint64, mode string, tgid uint32) string {
 const unwindFailure = ^uint64(0)
 
 // stack begins with a newline and ends each frame with one, as the language prints stacks.
-func stack(
-	frames []uint64,
-	mode string,
-	find func(uint64) (name, module string, off uint64),
-	buildID func(uint64) string,
-) string {
+func stack(frames []uint64, mode string, find func(uint64) (name, module string, off uint64),
+	buildID func(uint64) string) string {
 	var b strings.Builder
 	b.WriteByte('\n')
 	for _, addr := range frames {

@@ -190,21 +190,13 @@ func (r *reader) location(desc []byte) (Location, error) {
 	l := Location{Provider: parts[0], Name: parts[1], Addr: pc, Text: parts[2]}
 	var ok bool
 	if l.Offset, ok = r.fileOffset(pc, elf.PF_X); !ok {
-		return Location{}, fmt.Errorf(
-			"USDT notes: %s:%s has no code at address %#x",
-			clip(l.Provider),
-			clip(l.Name),
-			pc,
-		)
+		return Location{}, fmt.Errorf("USDT notes: %s:%s has no code at address %#x", clip(l.Provider), clip(l.Name),
+			pc)
 	}
 	if semaphore != 0 {
 		if l.Semaphore, ok = r.fileOffset(semaphore, elf.PF_W); !ok {
-			return Location{}, fmt.Errorf(
-				"USDT notes: %s:%s has no counter at address %#x",
-				clip(l.Provider),
-				clip(l.Name),
-				semaphore,
-			)
+			return Location{}, fmt.Errorf("USDT notes: %s:%s has no counter at address %#x", clip(l.Provider),
+				clip(l.Name), semaphore)
 		}
 	}
 	l.Args = r.args(l.Text, pc)

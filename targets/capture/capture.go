@@ -80,10 +80,8 @@ func file(src *Source, most int) ([]byte, error) {
 		}
 		if len(left) > 0 {
 			slices.Sort(left)
-			data.Meta.Gaps = append(
-				data.Meta.Gaps,
-				"types of modules: those of "+strings.Join(left, ", ")+" were too large",
-			)
+			data.Meta.Gaps = append(data.Meta.Gaps,
+				"types of modules: those of "+strings.Join(left, ", ")+" were too large")
 		}
 		b, err := targetfile.Write(data)
 		if err != nil || len(b) <= most || len(src.Modules) == 0 {
@@ -252,9 +250,7 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 		}
 	}
 	if m.src.Kallsyms == nil {
-		m.gap(
-			"traceable functions: neither available_filter_functions nor kallsyms was readable; all functions of BTF are assumed traceable",
-		)
+		m.gap("traceable functions: neither available_filter_functions nor kallsyms was readable; all functions of BTF are assumed traceable")
 		for _, name := range inBTF {
 			if !strings.HasPrefix(name, "bpf_iter_") {
 				add(name, "", true)
@@ -262,9 +258,7 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 		}
 		return
 	}
-	m.gap(
-		"traceable functions: available_filter_functions was not readable; all functions of kallsyms are assumed traceable",
-	)
+	m.gap("traceable functions: available_filter_functions was not readable; all functions of kallsyms are assumed traceable")
 	m.src.Kallsyms.Each(func(s hostinfo.Symbol) bool {
 		// The kernel lists loaded BPF programs (module "bpf") and the code it made
 		// for probes ("__builtin__kprobes", "__builtin__ftrace") among the symbols.

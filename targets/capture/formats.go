@@ -16,10 +16,8 @@ func fields(format *hostinfo.Format) []targetfile.Field {
 	var all []targetfile.Field
 	for _, f := range format.Fields {
 		if !f.Common() {
-			all = append(
-				all,
-				targetfile.Field{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed},
-			)
+			all = append(all,
+				targetfile.Field{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
 		}
 	}
 	return all

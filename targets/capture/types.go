@@ -158,10 +158,8 @@ func (c *converter) record(id uint32) targetfile.Type {
 		}
 		for i := range t.vlen {
 			name, typ, bit, bits := b.member(t, i)
-			out.Members = append(
-				out.Members,
-				targetfile.Member{Name: name, BitOffset: bit, BitSize: bits, Type: c.ref(typ)},
-			)
+			out.Members = append(out.Members,
+				targetfile.Member{Name: name, BitOffset: bit, BitSize: bits, Type: c.ref(typ)})
 		}
 	case btfEnum, btfEnum64:
 		out.Kind = targetfile.Enum

@@ -173,10 +173,8 @@ func TestContainers(t *testing.T) {
 		}
 	}
 	h.docker(id("b"), "btc-web")
-	if out := h.run(o, "1", "--container", "btc-web"); !strings.Contains(
-		out,
-		"container btc-web is ambiguous, it may be:\n  "+id("a")[:12]+"  docker      btc-web\n  "+id("b")[:12],
-	) {
+	if out := h.run(o, "1", "--container", "btc-web"); !strings.Contains(out,
+		"container btc-web is ambiguous, it may be:\n  "+id("a")[:12]+"  docker      btc-web\n  "+id("b")[:12]) {
 		t.Errorf("unexpected output: %s", out)
 	}
 }

@@ -42,11 +42,7 @@ func (b *bench) filters() error {
 		{"one process (-p)", [2]trial{one(self), one(self + 1)}, false},
 		{"several processes, or forks followed", [2]trial{bytesOf(self), bytesOf(self + 1)}, false},
 		{"one cgroup", [2]trial{inGroups(groups[:1]), inGroups(groups[1:2])}, false},
-		{
-			fmt.Sprintf("%d cgroups, of which the last one contains the task", severalGroups),
-			[2]trial{inGroups(last), inGroups(groups[1 : 1+severalGroups])},
-			false,
-		},
+		{fmt.Sprintf("%d cgroups, of which the last one contains the task", severalGroups), [2]trial{inGroups(last), inGroups(groups[1 : 1+severalGroups])}, false},
 	})
 }
 

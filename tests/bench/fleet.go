@@ -62,10 +62,8 @@ func (b *bench) snapshots(a *axis) error {
 		}
 		timeout := time.Duration(taken)*interval + interval/2
 		script := filepath.Join(b.dir, fmt.Sprintf("keys%d.bt", keys))
-		text := fmt.Sprintf(
-			"config = { max_map_keys = 131072 }\nbegin { for $i : 0..%d { @[$i] = count(); } }\ninterval:s:1000 { exit(); }\n",
-			keys,
-		)
+		text := fmt.Sprintf("config = { max_map_keys = 131072 }\nbegin { for $i : 0..%d { @[$i] = count(); } }\ninterval:s:1000 { exit(); }\n",
+			keys)
 		if err := os.WriteFile(script, []byte(text), 0o644); err != nil {
 			return err
 		}
@@ -80,14 +78,7 @@ func (b *bench) snapshots(a *axis) error {
 				shown := taken
 				for i, every := range []string{interval.String(), "1h"} {
 					args := []string{
-						"-q",
-						"-f",
-						format,
-						"--every",
-						every,
-						"--timeout",
-						timeout.String(),
-						"-o",
+						"-q", "-f", format, "--every", every, "--timeout", timeout.String(), "-o",
 						filepath.Join(b.dir, "out"),
 					}
 					if format != "json2" {
@@ -116,11 +107,8 @@ func (b *bench) snapshots(a *axis) error {
 			if keys == 10_000 {
 				percent := a.Rows[len(a.Rows)-1].Btc.Median / 10
 				a.add(
-					only(
-						fmt.Sprintf("CPU of btrun --every 1s with %d keys, -f %s", keys, format),
-						"% of one CPU",
-						percent,
-					),
+					only(fmt.Sprintf("CPU of btrun --every 1s with %d keys, -f %s", keys, format), "% of one CPU",
+						percent),
 				)
 			}
 		}
@@ -156,12 +144,8 @@ func (b *bench) prometheus(a *axis) error {
 	}))
 	config := "global: {scrape_interval: 10s, scrape_timeout: 9s}\nscrape_configs:\n- job_name: btc\n  static_configs:\n"
 	for i := range fleetHosts {
-		config += fmt.Sprintf(
-			"  - {targets: ['%s'], labels: {__metrics_path__: '/%d', instance: 'host%d'}}\n",
-			l.Addr(),
-			i,
-			i,
-		)
+		config += fmt.Sprintf("  - {targets: ['%s'], labels: {__metrics_path__: '/%d', instance: 'host%d'}}\n",
+			l.Addr(), i, i)
 	}
 	file := filepath.Join(b.dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
@@ -173,13 +157,8 @@ func (b *bench) prometheus(a *axis) error {
 	}
 	address := free.Addr().String()
 	free.Close()
-	cmd := exec.Command(
-		program,
-		"--config.file="+file,
-		"--storage.tsdb.path="+filepath.Join(b.dir, "tsdb"),
-		"--web.listen-address="+address,
-		"--log.level=error",
-	)
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(b.dir, "tsdb"),
+		"--web.listen-address="+address, "--log.level=error")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -340,12 +319,9 @@ func writeRun(name string, host int) (size, sum int64, err error) {
 	defer f.Close()
 	w := bufio.NewWriterSize(f, 1<<20)
 	r := rand.New(rand.NewPCG(uint64(host), 1))
-	fmt.Fprintf(
-		w,
+	fmt.Fprintf(w,
 		`{"type": "map", "time": "2026-01-01T00:00:00Z", "name": "@", "shape": "count", "object": "%064d", "host": "host%d", "signed": false, "entries": [`,
-		1,
-		host,
-	)
+		1, host)
 	for key := range mergeKeys {
 		if key > 0 {
 			w.WriteString(", ")

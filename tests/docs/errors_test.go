@@ -18,13 +18,8 @@ import (
 func TestErrors(t *testing.T) {
 	var list strings.Builder
 	for _, info := range diag.Catalogue() {
-		fmt.Fprintf(
-			&list,
-			"### %s: %s\n\n%s\n",
-			info.Code,
-			info.Title,
-			generated.Wrap(generated.Escape(info.Explanation)),
-		)
+		fmt.Fprintf(&list, "### %s: %s\n\n%s\n", info.Code, info.Title,
+			generated.Wrap(generated.Escape(info.Explanation)))
 		if example, ok := diag.ExampleOf(info.Code); ok {
 			list.WriteString(example.Text() + "\n")
 		}
@@ -56,15 +51,10 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: the test does not know the options %q", info.Code, example.Options)
 		}
 		messages := func(script string) (codes []diag.Code, text string) {
-			_, diags := compile.Compile(
-				compile.Input{
-					Name:     "x.bt",
-					Text:     script,
-					Target:   x86,
-					Others:   []*kernel.Target{arm},
-					Optional: optional,
-				},
-			)
+			_, diags := compile.Compile(compile.Input{
+				Name: "x.bt", Text: script, Target: x86, Others: []*kernel.Target{arm},
+				Optional: optional,
+			})
 			for _, d := range diags.Sorted() {
 				codes = append(codes, d.Code)
 			}

@@ -149,12 +149,8 @@ func (f *fleet) compile(script, object string, more ...string) {
 func (f *fleet) command(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	cmd = exec.Command(filepath.Join(programs, "btc"), append([]string{"fan"}, args...)...)
 	cmd.Dir = f.dir
-	cmd.Env = append(
-		os.Environ(),
-		"PATH="+filepath.Join(f.dir, "path")+":"+os.Getenv("PATH"),
-		"DIR="+f.dir,
-		fmt.Sprint("SIZE=", f.size),
-	)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(f.dir, "path")+":"+os.Getenv("PATH"), "DIR="+f.dir,
+		fmt.Sprint("SIZE=", f.size))
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
@@ -245,30 +241,14 @@ func TestThousandHosts(t *testing.T) {
 	}
 	hosts.WriteString("n1 # twice\nsilent1\n")
 	f.write("hosts.txt", hosts.String())
-	out, errs := f.run(
-		2,
-		"-H",
-		"hosts.txt",
-		"--parallel",
-		"40",
-		"--connect-timeout",
-		"30s",
-		"--failed",
-		"failed.txt",
-		"x.o",
-	)
+	out, errs := f.run(2, "-H", "hosts.txt", "--parallel", "40", "--connect-timeout", "30s", "--failed", "failed.txt",
+		"x.o")
 	if want := fmt.Sprintf("@[all]: %d\n\n", sum); out != want {
 		t.Errorf("output %q, want %q", out, want)
 	}
-	has(
-		t,
-		rows(errs),
-		"HOST RESULT REASON\n",
-		"refused50 failed ssh: connect to host refused50 port 22: Connection refused\n",
-		"refused950 failed",
-		"silent1 late no answer within 30s\n",
-		"btc: 990 of 1001 hosts in the report, 11 failed\n",
-	)
+	has(t, rows(errs), "HOST RESULT REASON\n",
+		"refused50 failed ssh: connect to host refused50 port 22: Connection refused\n", "refused950 failed",
+		"silent1 late no answer within 30s\n", "btc: 990 of 1001 hosts in the report, 11 failed\n")
 	failed := f.read("failed.txt")
 	has(t, failed, "refused950\t# failed: ssh", "silent1\t# late: no answer")
 	if n := strings.Count(failed, "\n"); n != 11 {
@@ -354,31 +334,17 @@ func TestEvents(t *testing.T) {
 		has(t, errs, h+": x.bt:3:9: ERROR: division by zero\n")
 	}
 	has(t, out, "@[all]: 2\n")
-	has(
-		t,
-		errs,
-		": WARNING: the same everywhere\n",
-		"and 1 other hosts: WARNING: the same everywhere",
-		"14 events lost",
-	)
+	has(t, errs, ": WARNING: the same everywhere\n", "and 1 other hosts: WARNING: the same everywhere",
+		"14 events lost")
 	if strings.Count(errs, ": WARNING: the same everywhere\n") != 2 { // first occurrence, and the total
 		t.Errorf("warning repeated:\n%s", errs)
 	}
 	out, _ = f.run(0, "--host", "talks1", "-f", "json2", "x.o")
-	has(
-		t,
-		out,
-		`{"type": "printf", "host": "talks1", "time": "t", "line": 1`,
-		`"name": "@", "shape": "count"`,
-		`"entries": [{"key": ["all"], "value": 1}]`,
-	)
+	has(t, out, `{"type": "printf", "host": "talks1", "time": "t", "line": 1`, `"name": "@", "shape": "count"`,
+		`"entries": [{"key": ["all"], "value": 1}]`)
 	_, errs = f.run(0, "--host", "talks1,n4", "-f", "prometheus", "-o", "out.prom", "x.o")
-	has(
-		t,
-		f.read("out.prom"),
-		`btc_x_total{object="x",comm="all"} 5`+"\n",
-		`btc_lost_total{object="x",cause="events"} 7`,
-	)
+	has(t, f.read("out.prom"), `btc_x_total{object="x",comm="all"} 5`+"\n",
+		`btc_lost_total{object="x",cause="events"} 7`)
 	has(t, errs, "not part of metrics")
 	if fi, err := os.Stat(filepath.Join(f.dir, "out.prom")); err != nil || fi.Mode() != 0o644 {
 		t.Errorf("Stat = %v, %v", fi, err)
@@ -458,17 +424,8 @@ func TestPush(t *testing.T) {
 	if os.Geteuid() == 0 {
 		out, errs := f.run(
 			0,
-			append(
-				push,
-				"--host",
-				"n1,n2",
-				"--timeout",
-				"1s",
-				"--by",
-				"host",
-				"-e",
-				`BEGIN { @[1] = count(); } interval:s:100 { exit(); }`,
-			)...)
+			append(push, "--host", "n1,n2", "--timeout", "1s", "--by", "host", "-e",
+				`BEGIN { @[1] = count(); } interval:s:100 { exit(); }`)...)
 		if out != "@[n1, 1]: 1\n@[n2, 1]: 1\n\n" {
 			t.Errorf("unexpected result: %s\n%s", out, errs)
 		}

@@ -22,19 +22,8 @@ func TestHangingHosts(t *testing.T) {
 		"noisy late no answer within 20s\n", "btc: 3 of 6 hosts in the report, 3 failed\n")
 	f.gone()
 	// A host that waits for a container is alive, and its time begins later.
-	_, errs = f.run(
-		1,
-		"--host",
-		"still",
-		"--timeout",
-		"100ms",
-		"--host-timeout",
-		"100ms",
-		"--pod",
-		"p",
-		"--wait",
-		"x.o",
-	)
+	_, errs = f.run(1, "--host", "still", "--timeout", "100ms", "--host-timeout", "100ms", "--pod", "p", "--wait",
+		"x.o")
 	has(t, rows(errs), "still late it hangs: nothing has arrived for ")
 	f.gone()
 }

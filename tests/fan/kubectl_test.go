@@ -42,9 +42,7 @@ func pod(namespace, name, node, phase string) map[string]any {
 }
 
 func podList(pods ...map[string]any) string {
-	b, err := json.Marshal(
-		map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{}, "items": pods},
-	)
+	b, err := json.Marshal(map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{}, "items": pods})
 	if err != nil {
 		panic(err)
 	}
@@ -58,52 +56,21 @@ func TestKubectl(t *testing.T) {
 	f.write("path/kubectl", fakeKubectl)
 	f.write(
 		"pods.json",
-		podList(
-			pod("ops", "n4", "node-a", "Running"),
-			pod("ops", "n5", "node-a", "Running"),
-			pod("ops", "n30", "node-b", "Running"),
-			pod(
-				"ops",
-				"n6",
-				"node-c",
-				"Pending",
-			),
-			pod("ops", "nobtrun", "node-d", "Running"),
-			pod("ops", "n7", "node-c", "Running"),
-		),
+		podList(pod("ops", "n4", "node-a", "Running"), pod("ops", "n5", "node-a", "Running"),
+			pod("ops", "n30", "node-b", "Running"), pod("ops", "n6", "node-c", "Pending"),
+			pod("ops", "nobtrun", "node-d", "Running"), pod("ops", "n7", "node-c", "Running")),
 	)
-	out, errs := f.run(
-		2,
-		"--kubectl",
-		"app=btrun",
-		"--namespace",
-		"ops",
-		"--pod-container",
-		"tools",
-		"--kubectl-option=--context=prod",
-		"--by",
-		"host",
-		"--allow",
-		"signal",
-		"x.o",
-		"a b'c",
-	)
+	out, errs := f.run(2, "--kubectl", "app=btrun", "--namespace", "ops", "--pod-container", "tools",
+		"--kubectl-option=--context=prod", "--by", "host", "--allow", "signal", "x.o", "a b'c")
 	if out != "@[node-a, all]: 4\n@[node-c, all]: 7\n@[node-b, all]: 30\n\n" {
 		t.Errorf("report %q", out)
 	}
-	has(
-		t,
-		rows(errs),
-		"pod n5 is left out: node node-a has another one\n",
+	has(t, rows(errs), "pod n5 is left out: node node-a has another one\n",
 		`node-d failed OCI runtime exec failed: exec: "btrun": executable file not found in $PATH: unknown: install btrun there`,
-		"3 of 4 hosts",
-	)
-	has(
-		t,
-		f.read("kubectl.log"),
+		"3 of 4 hosts")
+	has(t, f.read("kubectl.log"),
 		"[--context=prod][get][pods][--selector=app=btrun][--output=json][--namespace=ops]\n",
-		"[--context=prod][exec][-i][--namespace=ops][n30][--container=tools][--][btrun][--remote][--allow=signal][-][a b'c]\n",
-	)
+		"[--context=prod][exec][-i][--namespace=ops][n30][--container=tools][--][btrun][--remote][--allow=signal][-][a b'c]\n")
 	f.write("pods.json", podList(pod("ops", "n6", "node-c", "Pending")))
 	_, errs = f.run(1, "--kubectl", "app=btrun", "--all-namespaces", "x.o")
 	has(t, rows(errs), "node-c failed pod n6 is Pending\n")
@@ -115,12 +82,8 @@ func TestKubectl(t *testing.T) {
 	has(t, errs, `"--kubeconfig=x" is not the name of a host`)
 	os.Remove(filepath.Join(f.dir, "pods.json"))
 	_, errs = f.run(1, "--kubectl", "app=btrun", "x.o")
-	has(
-		t,
-		errs,
-		"The connection to the server was refused\n",
-		"btc: cannot list the pods: kubectl get pods --selector=app=btrun --output=json: exit status 1\n",
-	)
+	has(t, errs, "The connection to the server was refused\n",
+		"btc: cannot list the pods: kubectl get pods --selector=app=btrun --output=json: exit status 1\n")
 }
 
 // TestRealKubectl checks that the real kubectl accepts the arguments: a server that replaces the API
@@ -145,10 +108,8 @@ func TestRealKubectl(t *testing.T) {
 			if r.URL.Query().Get("labelSelector") != "app=btrun" {
 				t.Errorf("query for pods = %q", r.URL.RawQuery)
 			}
-			fmt.Fprint(
-				w,
-				strings.Replace(podList(pod("ops", "agent-1", "node-a", "Running")), `"List"`, `"PodList"`, 1),
-			)
+			fmt.Fprint(w,
+				strings.Replace(podList(pod("ops", "agent-1", "node-a", "Running")), `"List"`, `"PodList"`, 1))
 		case strings.HasSuffix(r.URL.Path, "/pods/agent-1/exec"):
 			mu.Lock()
 			commands, containers = r.URL.Query()["command"], r.URL.Query()["container"]
@@ -157,10 +118,8 @@ func TestRealKubectl(t *testing.T) {
 			}
 			mu.Unlock()
 			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprint(
-				w,
-				`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no exec for you", "reason": "Forbidden", "code": 403}`,
-			)
+			fmt.Fprint(w,
+				`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no exec for you", "reason": "Forbidden", "code": 403}`)
 		case strings.HasSuffix(r.URL.Path, "/pods/agent-1"):
 			p := pod("ops", "agent-1", "node-a", "Running")
 			p["kind"], p["apiVersion"] = "Pod", "v1"
@@ -178,10 +137,8 @@ func TestRealKubectl(t *testing.T) {
 			)
 		default:
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(
-				w,
-				`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`,
-			)
+			fmt.Fprint(w,
+				`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
 		}
 	}))
 	defer server.Close()
@@ -191,28 +148,12 @@ func TestRealKubectl(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(f.dir, "none"))
 	t.Setenv("HOME", f.dir)
-	_, errs := f.run(
-		1,
-		"--kubectl",
-		"app=btrun",
-		"--namespace",
-		"ops",
-		"--pod-container",
-		"tools",
-		"--kubectl-option=--server="+server.URL,
-		"--every",
-		"1s",
-		"--timeout",
-		"2s",
-		"x.o",
-		"a b'c",
-	)
+	_, errs := f.run(1, "--kubectl", "app=btrun", "--namespace", "ops", "--pod-container", "tools",
+		"--kubectl-option=--server="+server.URL, "--every", "1s", "--timeout", "2s", "x.o", "a b'c")
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"btrun", "--remote", "--every=1s", "--timeout=2s", "-", "a b'c"}; !slices.Equal(
-		commands,
-		want,
-	) ||
+	if want := []string{"btrun", "--remote", "--every=1s", "--timeout=2s", "-", "a b'c"}; !slices.Equal(commands,
+		want) ||
 		!slices.Equal(containers, []string{"tools"}) {
 		t.Errorf("server received %q for containers %q, want %q\n%s", commands, containers, want, errs)
 	}

@@ -231,11 +231,17 @@ func TestMergeOfLiars(t *testing.T) {
 		return out.String(), errs.String()
 	}
 	for name, text := range map[string]string{
-		"good1": good, "good2": good, "deep": `{"type": "map", "name": "@", "x": ` + strings.Repeat("[", 8_000_000),
-		"shape": line("@", "hist", u+`, "bits": 0`, `{"key": [1], "value": []}`), "other": strings.ReplaceAll(good, o, strings.Repeat("1", 64)),
-		"arity": line("@", "count", u, `{"key": [1,2], "value": 2}`), "huge": line("@", "count", u, `{"key": [1], "value": 18446744073709551615}`),
-		"wide": wide(100), "buckets": buckets(1000), "pad": line("@", "count", u, pad.String()+`{"key": ["`+strings.Repeat("a", 10<<20)+`"], "value": 1}`),
-		"parts": line("@", "count", u, `{"key": [`+strings.Repeat("1,", 100000)+`1], "value": 1}`),
+		"good1":   good,
+		"good2":   good,
+		"deep":    `{"type": "map", "name": "@", "x": ` + strings.Repeat("[", 8_000_000),
+		"shape":   line("@", "hist", u+`, "bits": 0`, `{"key": [1], "value": []}`),
+		"other":   strings.ReplaceAll(good, o, strings.Repeat("1", 64)),
+		"arity":   line("@", "count", u, `{"key": [1,2], "value": 2}`),
+		"huge":    line("@", "count", u, `{"key": [1], "value": 18446744073709551615}`),
+		"wide":    wide(100),
+		"buckets": buckets(1000),
+		"pad":     line("@", "count", u, pad.String()+`{"key": ["`+strings.Repeat("a", 10<<20)+`"], "value": 1}`),
+		"parts":   line("@", "count", u, `{"key": [`+strings.Repeat("1,", 100000)+`1], "value": 1}`),
 	} {
 		if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

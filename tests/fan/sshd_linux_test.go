@@ -128,19 +128,10 @@ func TestOpenSSH(t *testing.T) {
 		2,
 		args("--host", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", "--by", "host", "--timeout", "300ms",
 			"-e", `BEGIN { @[str($1)] = count(); printf("hello %s\n", str($1)); }`, "a 'b' $c")...)
-	has(
-		t,
-		out,
-		"@[127.0.0.1, a 'b' $c]: 1\n@[127.0.0.2, a 'b' $c]: 1\n@[127.0.0.3, a 'b' $c]: 1\n",
-		"127.0.0.2: hello a 'b' $c\n",
-	)
-	has(
-		t,
-		rows(errs),
-		"127.0.0.4 failed ssh: connect to host 127.0.0.4 port ",
-		"Connection refused\n",
-		"btc: 3 of 4 hosts in the report, 1 failed\n",
-	)
+	has(t, out, "@[127.0.0.1, a 'b' $c]: 1\n@[127.0.0.2, a 'b' $c]: 1\n@[127.0.0.3, a 'b' $c]: 1\n",
+		"127.0.0.2: hello a 'b' $c\n")
+	has(t, rows(errs), "127.0.0.4 failed ssh: connect to host 127.0.0.4 port ", "Connection refused\n",
+		"btc: 3 of 4 hosts in the report, 1 failed\n")
 
 	cmd, _, stderr := f.command(args("--host", "127.0.0.1,127.0.0.2", "-e", counting)...)
 	read := f.startUntil(cmd, "up\n", 2)

@@ -97,11 +97,7 @@ var habits = []habit{
 	{`bpftrace -e 'begin { prinf("x") }'`, output, `Unknown function: 'prinf'`},
 	{`bpftrace -e 'begin { exit() }' extra --opt`, output, `unknown option --opt`},
 	{`bpftrace -e 'begin { exit() }' -- --opt`, output, `HINT: no custom program options defined`},
-	{
-		`bpftrace -e 'begin { print(($1, $2, getopt("aa", 1), getopt("bb"))); exit(); }' 3 -- --aa=20 --bb 4`,
-		all,
-		`\(3, 4, 20, true\)`,
-	},
+	{`bpftrace -e 'begin { print(($1, $2, getopt("aa", 1), getopt("bb"))); exit(); }' 3 -- --aa=20 --bb 4`, all, `\(3, 4, 20, true\)`},
 	{`bpftrace -e 'begin { print((str($1), getopt("aa", "z"))); exit(); }' -- p1 --aa=long`, all, `\(p1, long\)`},
 	{`bpftrace -e 'begin { print(($#, $1)); exit(); }'`, all, `\(0, 0\)`},
 
@@ -153,11 +149,7 @@ var habits = []habit{
 
 	// Headers.
 	{`bpftrace -I . --include a.h -q -e 'begin { printf("%d\n", NINE); exit() }'`, all, `^9\n`},
-	{
-		`bpftrace --include a.h -I . --include b.h -I inc -q -e 'begin { printf("%d\n", NINE + TEN); exit() }'`,
-		all,
-		`^19\n`,
-	},
+	{`bpftrace --include a.h -I . --include b.h -I inc -q -e 'begin { printf("%d\n", NINE + TEN); exit() }'`, all, `^19\n`},
 	{`bpftrace -I inc include.bt`, all, `^10\n`},
 	{`bpftrace -Iinc include.bt`, all, `^10\n`},
 	{`bpftrace -q -e '#include "a.h"
@@ -167,11 +159,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	// Permissions and features.
 	{`bpftrace --unsafe -q -e 'begin { system("echo hi"); exit() }'`, all, `^hi\n`},
 	{`bpftrace -q -e 'begin { system("echo hi"); exit() }'`, output, `system\(\) is unsafe`},
-	{
-		`bpftrace --no-feature kprobe_multi,uprobe_multi -q -e 'begin { exit() }'`,
-		output,
-		`--no-feature has no effect in btc`,
-	},
+	{`bpftrace --no-feature kprobe_multi,uprobe_multi -q -e 'begin { exit() }'`, output, `--no-feature has no effect in btc`},
 	{`bpftrace --no-feature nosuch -q -e 'begin { exit() }'`, output, `"nosuch" is not one of kprobe_multi, `},
 	{`bpftrace --traceable-functions functions -q -e 'begin { exit() }'`, all, ``},
 	{`bpftrace --traceable-functions /nosuch -q -e 'begin { exit() }'`, output, `/nosuch: no such file`},
@@ -196,11 +184,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace --aot x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
 	{`bpftrace --emit-elf x -e 'begin { exit() }'`, own, `use btc compile SCRIPT -o FILE.o`},
 	{`bpftrace --emit-llvm x -e 'begin { exit() }'`, own, `btc does not use LLVM`},
-	{
-		`bpftrace --info`,
-		status,
-		`(?s)System\n  OS: Linux .*\nBuild\n.*Kernel helpers\n.*Kernel features\n.*Map types\n.*Probe types\n.*  iter: `,
-	},
+	{`bpftrace --info`, status, `(?s)System\n  OS: Linux .*\nBuild\n.*Kernel helpers\n.*Kernel features\n.*Map types\n.*Probe types\n.*  iter: `},
 
 	// The compilation stages of the two programs differ.
 	{`bpftrace -d ast -q -e 'begin { exit() }'`, status, `begin\n`},
@@ -265,11 +249,7 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -l 'uprobe:/nosuch:*'`, status, ``},
 
 	// The environment.
-	{
-		`BPFTRACE_MAX_STRLEN=10 bpftrace -q -e 'begin { printf("%s\n", str($1)); exit() }' 123456789abcdef`,
-		output,
-		`String is too long \(over 10 bytes\): 123456789abcdef\n`,
-	},
+	{`BPFTRACE_MAX_STRLEN=10 bpftrace -q -e 'begin { printf("%s\n", str($1)); exit() }' 123456789abcdef`, output, `String is too long \(over 10 bytes\): 123456789abcdef\n`},
 	{`BPFTRACE_MAX_STRLEN=2000 bpftrace -q -e 'begin { printf("%d\n", sizeof(str($1))); exit() }' x`, all, `^2\n`},
 	{`BPFTRACE_MAX_MAP_KEYS=2 bpftrace -q -e 'begin { @x[1] = 1; @x[2] = 2; @x[3] = 3; exit() }'`, status, `Map full`},
 	{`BPFTRACE_STACK_MODE=raw bpftrace -q -e 'begin { print(kstack(1)); exit() }' | wc -l`, all, ``},
@@ -278,29 +258,13 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`BPFTRACE_MAX_CAT_BYTES=5 bpftrace -q -e 'begin { cat("/proc/version"); exit() }'`, all, `^Linux`},
 	{`BPFTRACE_PRINT_MAPS_ON_EXIT=0 bpftrace -q -e 'begin { @x = 1; exit() }'`, all, ``},
 	{`BPFTRACE_MISSING_PROBES=ignore bpftrace -q -e 'tracepoint:sched:nosuch {} begin { exit() }'`, all, ``},
-	{
-		`BPFTRACE_MISSING_PROBES=error bpftrace -q -e 'tracepoint:sched:nosuch {} begin { exit() }'`,
-		output,
-		`^\S+ error: No matches for tracepoint sched:nosuch`,
-	},
+	{`BPFTRACE_MISSING_PROBES=error bpftrace -q -e 'tracepoint:sched:nosuch {} begin { exit() }'`, output, `^\S+ error: No matches for tracepoint sched:nosuch`},
 	{`BPFTRACE_PERF_RB_PAGES=128 bpftrace -q -e 'begin { exit() }'`, all, ``},
 	{`BPFTRACE_CACHE_USER_SYMBOLS=PER_PID bpftrace -q -e 'begin { exit() }'`, all, ``},
 	{`BPFTRACE_CPP_DEMANGLE=0 bpftrace -q -e 'begin { exit() }'`, all, ``},
-	{
-		`BPFTRACE_KERNEL_SOURCE=/x BPFTRACE_KERNEL_BUILD=/y BPFTRACE_VMLINUX=/z bpftrace -q -e 'begin { exit() }'`,
-		all,
-		``,
-	},
-	{
-		`BPFTRACE_BTF=/sys/kernel/btf/vmlinux bpftrace -q -e 'begin { printf("%d\n", sizeof(struct list_head)); exit() }'`,
-		all,
-		`^16\n`,
-	},
-	{
-		`BPFTRACE_BTF=/nosuch bpftrace -q -e 'begin { print(sizeof(struct list_head)); exit() }'`,
-		own,
-		`^16\n`,
-	}, // bpftrace takes a minute
+	{`BPFTRACE_KERNEL_SOURCE=/x BPFTRACE_KERNEL_BUILD=/y BPFTRACE_VMLINUX=/z bpftrace -q -e 'begin { exit() }'`, all, ``},
+	{`BPFTRACE_BTF=/sys/kernel/btf/vmlinux bpftrace -q -e 'begin { printf("%d\n", sizeof(struct list_head)); exit() }'`, all, `^16\n`},
+	{`BPFTRACE_BTF=/nosuch bpftrace -q -e 'begin { print(sizeof(struct list_head)); exit() }'`, own, `^16\n`}, // bpftrace takes a minute
 	{`BPFTRACE_COLOR=always bpftrace -e 'begin { nosuch() }'`, output, "\x1b\\["},
 	{`BPFTRACE_COLOR=never bpftrace -e 'begin { nosuch() }'`, output, `error\[E0202\]: `},
 	{`BPFTRACE_NOSUCH=1 bpftrace -q -e 'begin { exit() }'`, all, ``},
@@ -308,17 +272,9 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	// What other programs type: agents that read JSON, the kernel's selftests, jobs of CI systems, scripts.
 	{`printf 'begin { @a = 1; } interval:ms:50 { print(@a); exit(); }' | bpftrace -f json -`, all, `"@a": 1`},
 	{`bpftrace -f json -q -e 'begin { @n = 7; @by[1, "a"] = 2; exit(); }'`, all, `"@n": 7`},
-	{
-		`bpftrace -f json -q -e 'begin { @c = count(); @s = sum(5); @a = avg(5); @t = stats(5); @m = min(3); @x = max(4); exit(); }'`,
-		all,
-		`"@c": 1`,
-	},
+	{`bpftrace -f json -q -e 'begin { @c = count(); @s = sum(5); @a = avg(5); @t = stats(5); @m = min(3); @x = max(4); exit(); }'`, all, `"@c": 1`},
 	{`bpftrace -q -f json -e 'begin { printf("a\tb\"c\\ %s\n", "e"); exit(); }'`, all, `"data": "a`},
-	{
-		`bpftrace -q -f json -e 'begin { time("now\n"); print((1, "x", -2)); print("s"); print(3 > 2); exit(); }'`,
-		all,
-		`"now`,
-	},
+	{`bpftrace -q -f json -e 'begin { time("now\n"); print((1, "x", -2)); print("s"); print(3 > 2); exit(); }'`, all, `"now`},
 	{`bpftrace -q -f json -e 'begin { @t[1, "x"] = (3, "y"); @u["e\n"] = -1; exit(); }'`, all, `"@t"`},
 	{`bpftrace -q -f json -e 'begin { printf("é\n"); exit(); }'`, status, `é`}, // bpftrace writes \uffffffc3\uffffffa9
 	{`bpftrace -q -f json -e 'begin { cat("/proc/sys/kernel/ostype"); exit(); }'`, all, `Linux`},
@@ -336,17 +292,9 @@ begin { printf("%d\n", sizeof(struct foo)); exit() }'`, all, `^8\n`},
 	{`bpftrace -e'begin { print(1); exit(); }' -q`, all, `^1\n`},
 	{`bpftrace -qkBnone -e 'begin { print(1); exit(); }'`, all, `^1\n`},
 	{`bpftrace -e 'begin { exit(3); }'; echo $?`, all, `3\n`},
-	{
-		`timeout -s INT 9 bpftrace -q -e 'begin { @x = 1; } interval:s:99 { } end { printf("end\n"); }'; echo $?`,
-		all,
-		`end\n(?s).*124\n`,
-	},
+	{`timeout -s INT 9 bpftrace -q -e 'begin { @x = 1; } interval:s:99 { } end { printf("end\n"); }'; echo $?`, all, `end\n(?s).*124\n`},
 	{`timeout 9 bpftrace -q -e 'begin { @x = 1; } interval:s:99 { }'; echo $?`, all, `@x: 1\n(?s).*124\n`},
-	{
-		`bpftrace -q -e 'begin { print(1); exit(); }' > file 2>&1; cat file`,
-		status,
-		`^1\n`,
-	}, // bpftrace's has warnings about this machine
+	{`bpftrace -q -e 'begin { print(1); exit(); }' > file 2>&1; cat file`, status, `^1\n`}, // bpftrace's has warnings about this machine
 	{`bpftrace -q -e 'begin { print(1); exit(); }' | cat`, all, `^1\n`},
 	{`bpftrace -q -e 'begin { print(1); exit(); }' < /dev/null`, all, `^1\n`},
 	{`bpftrace -q -e 'begin { print(1); exit(); }' <&-`, all, `^1\n`},
@@ -394,11 +342,7 @@ EOF`, all, `^0\n`},
 		`^add_up\n0\n`,
 	},
 	{`bpftrace -q -c './prog a' -e 'u:./prog:add* { @[probe] = count(); }'`, all, `uprobe:./prog:add_up\]: 1`},
-	{
-		`bpftrace -q -c 'sleep 0.2' -e 'tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { print(comm); }'`,
-		all,
-		`^sleep\n`,
-	},
+	{`bpftrace -q -c 'sleep 0.2' -e 'tracepoint:syscalls:sys_enter_clock_nanosleep /pid == cpid/ { print(comm); }'`, all, `^sleep\n`},
 	{`bpftrace -c 'sleep 0.1' -e 'uprobe:./prog:nosuch { }'`, output, `nosuch`},
 	{`bpftrace -e 'uprobe:./absent:main { }'`, output, `absent`},
 	{`bpftrace -e 'tracepoint:sched:nosuch { }'`, output, `nosuch`},
@@ -412,11 +356,7 @@ EOF`, all, `^0\n`},
 	{`bpftrace -l '*' | grep -c ^tracepoint:sched:`, all, `^\d+\n$`},
 	{`bpftrace -l 'tracepoint:syscalls:sys_enter_*' | wc -l`, all, `^\d+\n$`},
 	{`bpftrace -l 'tracepoint' | head -3`, all, ``},
-	{
-		`bpftrace -l 'kprobe:vfs_*' | wc -l`,
-		own,
-		`\d+\n`,
-	}, // bpftrace reads lists that kernels without kprobes do not have
+	{`bpftrace -l 'kprobe:vfs_*' | wc -l`, own, `\d+\n`},  // bpftrace reads lists that kernels without kprobes do not have
 	{`bpftrace -l 'kretprobe:vfs_rea?' | wc -l`, own, ``}, // the same
 	{`bpftrace -l 'k:vfs_read,kr:vfs_read'`, own, ``},     // the same
 	{`bpftrace -l 'fentry:vfs_read*'`, own, ``},           // the same
@@ -435,64 +375,28 @@ EOF`, all, `^0\n`},
 	{`bpftrace -lv 'struct nosuch'`, all, `^$`},
 	{`bpftrace -lv 'union bpf_attr'`, all, ``},
 	{`bpftrace -l 'struct path,struct file'`, all, ``},
-	{
-		`bpftrace -l 'tracepoint:sched:sched_switch' 'tracepoint:sched:sched_wakeup'`,
-		own,
-		`sched_switch\ntracepoint:sched:sched_wakeup\n$`,
-	}, // bpftrace prints its help
+	{`bpftrace -l 'tracepoint:sched:sched_switch' 'tracepoint:sched:sched_wakeup'`, own, `sched_switch\ntracepoint:sched:sched_wakeup\n$`}, // bpftrace prints its help
 	{`bpftrace -l -q 'software:cpu*'`, all, ``},
 	{`bpftrace -l maps.bt`, all, ``},
 	{`bpftrace --info | head -1`, all, `^System\n`},
-	{
-		`bpftrace --info | grep -oE '^[A-Z].*$' | tr '\n' ,`,
-		own,
-		`System,Build,Kernel helpers,Kernel features,Map types,Probe types,`,
-	}, // spaces follow some headings there
+	{`bpftrace --info | grep -oE '^[A-Z].*$' | tr '\n' ,`, own, `System,Build,Kernel helpers,Kernel features,Map types,Probe types,`}, // spaces follow some headings there
 	{`bpftrace --info | grep -E '^  (OS|btf|module btf|uprobe_multi|kprobe_multi|loop|map batch):? '`, status, ``},
 	{`bpftrace -V | cut -d' ' -f1`, all, `^bpftrace\n`},
-	{
-		`BPFTRACE_MAX_STRLEN=abc bpftrace -q -e 'begin { exit(); }'`,
-		own,
-		`Invalid value for max_strlen. Found: abc`,
-	}, // status 2 there
+	{`BPFTRACE_MAX_STRLEN=abc bpftrace -q -e 'begin { exit(); }'`, own, `Invalid value for max_strlen. Found: abc`}, // status 2 there
 	{`BPFTRACE_STRLEN=100 bpftrace -q -e 'begin { exit(); }'`, output, `has been renamed to max_strlen`},
-	{
-		`BPFTRACE_MAX_BPF_PROGS=1 bpftrace -q -e 'begin { exit(); } end { } interval:s:1 { }'`,
-		own,
-		`exceeds the current limit of 1`,
-	}, // bpftrace counts the programs of one pattern alone
-	{
-		`BPFTRACE_LAZY_SYMBOLICATION=1 BPFTRACE_USE_BLAZESYM=0 BPFTRACE_SHOW_DEBUG_INFO=0 bpftrace -q -e 'begin { exit(); }'`,
-		output,
-		`lazy_symbolication has no effect here`,
-	},
-	{
-		`BPFTRACE_ON_STACK_LIMIT=16 bpftrace -q -e 'begin { print("a longer string than that"); exit(); }'`,
-		output,
-		`longer`,
-	},
+	{`BPFTRACE_MAX_BPF_PROGS=1 bpftrace -q -e 'begin { exit(); } end { } interval:s:1 { }'`, own, `exceeds the current limit of 1`}, // bpftrace counts the programs of one pattern alone
+	{`BPFTRACE_LAZY_SYMBOLICATION=1 BPFTRACE_USE_BLAZESYM=0 BPFTRACE_SHOW_DEBUG_INFO=0 bpftrace -q -e 'begin { exit(); }'`, output, `lazy_symbolication has no effect here`},
+	{`BPFTRACE_ON_STACK_LIMIT=16 bpftrace -q -e 'begin { print("a longer string than that"); exit(); }'`, output, `longer`},
 	{`BPFTRACE_PRINT_MAPS_ON_EXIT=false bpftrace -q -e 'begin { @x = 1; exit(); }'`, all, ``},
-	{
-		`BPFTRACE_PRINT_MAPS_ON_EXIT=maybe bpftrace -q -e 'begin { @x = 1; exit(); }'`,
-		own,
-		`Invalid value for print_maps_on_exit. Found: maybe`,
-	}, // status 2 there
+	{`BPFTRACE_PRINT_MAPS_ON_EXIT=maybe bpftrace -q -e 'begin { @x = 1; exit(); }'`, own, `Invalid value for print_maps_on_exit. Found: maybe`}, // status 2 there
 	{`BPFTRACE_LOG_SIZE=4096 bpftrace -q -e 'begin { exit(); }'`, output, ``},
 	{`BPFTRACE_MAX_AST_NODES=2 bpftrace -q -e 'begin { print(1 + 2); exit(); }'`, all, ``},
 	{`BPFTRACE_COLOR=sometimes bpftrace -q -e 'begin { exit(); }'`, output, ``},
 	{`NO_COLOR=1 bpftrace -e 'begin { nosuch(); }'`, output, ``},
-	{
-		`BPFTRACE_LICENSE=MIT bpftrace -q -e 'begin { exit(); }'`,
-		own,
-		`Invalid value for license. Found: MIT`,
-	}, // status 2 there
+	{`BPFTRACE_LICENSE=MIT bpftrace -q -e 'begin { exit(); }'`, own, `Invalid value for license. Found: MIT`}, // status 2 there
 	{`bpftrace --unsafe=1 -e 'begin { exit(); }'`, output, ``},
-	{
-		`bpftrace --unsaf -q -e 'begin { exit(); }'`,
-		own,
-		`unknown option --unsaf; did you mean --unsafe\?`,
-	}, // options cannot be shortened
-	{`bpftrace --vers`, own, `unknown option --vers`}, // the same
+	{`bpftrace --unsaf -q -e 'begin { exit(); }'`, own, `unknown option --unsaf; did you mean --unsafe\?`}, // options cannot be shortened
+	{`bpftrace --vers`, own, `unknown option --vers`},                                                      // the same
 	{`bpftrace --v`, output, ``},
 	{`bpftrace -qq -e 'begin { print(1); exit(); }'`, all, `^1\n`},
 	{`bpftrace -vv -q -e 'begin { exit(); }'`, output, ``},

@@ -87,16 +87,8 @@ func TestExporterFormats(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := overCPUs(readPage(t, serve(t, b, object, string(config), b.workload(""))))
-			cmd := exec.Command(
-				b.path("btrun"),
-				"-f",
-				"prometheus",
-				"-o",
-				b.path("x.prom"),
-				object,
-				"-c",
-				b.path(workload),
-			)
+			cmd := exec.Command(b.path("btrun"), "-f", "prometheus", "-o", b.path("x.prom"), object, "-c",
+				b.path(workload))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -137,13 +129,8 @@ func TestExporterProfile(t *testing.T) {
 	}
 	b := build(t, runtime.GOARCH)
 	object := b.path("x.o")
-	b.compileScript(
-		t,
-		`profile:ms:2 /comm == "sha256sum"/ { @samples = count(); @busy[comm]++; }`,
-		object,
-		"--for",
-		"ebpf_exporter",
-	)
+	b.compileScript(t, `profile:ms:2 /comm == "sha256sum"/ { @samples = count(); @busy[comm]++; }`, object, "--for",
+		"ebpf_exporter")
 	config, err := exec.Command(b.path("btc"), "export", "ebpf_exporter", object).Output()
 	if err != nil {
 		t.Fatal(err)

@@ -21,11 +21,8 @@ import (
 	"btc/tests/kernels/vm"
 )
 
-var kernel = flag.String(
-	"kernel",
-	"",
-	"run the cases in guests with the kernels whose whole name matches this regular expression",
-)
+var kernel = flag.String("kernel", "",
+	"run the cases in guests with the kernels whose whole name matches this regular expression")
 
 var onlyLoader = flag.String("loader", "", "run only loaders in guests that match this regular expression")
 
@@ -404,11 +401,8 @@ func guestFiles(t *testing.T, b built, goarch string) []vm.Put {
 	for _, release := range []string{"bookworm", "sid"} {
 		run := filepath.Join(dir, "run", release+"-"+goarch)
 		if !exists(run) {
-			t.Logf(
-				"skipped: no bpftool and libbpf of %s for %s: tests/setup/loaders.sh could not get them",
-				release,
-				goarch,
-			)
+			t.Logf("skipped: no bpftool and libbpf of %s for %s: tests/setup/loaders.sh could not get them", release,
+				goarch)
 			continue
 		}
 		puts = append(puts, vm.Put{Host: run, Guest: "/" + release})

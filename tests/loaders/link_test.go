@@ -139,20 +139,16 @@ func TestSuffix(t *testing.T) {
 		"--suffix=m --map-prefix=lost":         "the symbol of @m, lost_m, is also that of something else",
 		"--suffix=mine --map-prefix=lost_mine": "the symbol of @, lost_mine, is also that of something else",
 	} {
-		if s := symbols(append(strings.Fields(options), "-e", `begin { @m = 1; @ = 2; printf("x"); }`)...); !strings.Contains(
-			s,
-			want,
-		) {
+		if s := symbols(append(strings.Fields(options), "-e", `begin { @m = 1; @ = 2; printf("x"); }`)...); !strings.Contains(s,
+			want) {
 			t.Errorf("%s: got %s, want %s", options, s, want)
 		}
 	}
 	if first, second := symbols("-e", script), symbols("-e", script); first != second {
 		t.Error("compiling the same script twice gives different objects")
 	}
-	if s := symbols("-e", script, "--suffix", "a b"); !strings.Contains(
-		s,
-		`--suffix: "a b" is not 1 to 24 letters, digits and underscores`,
-	) {
+	if s := symbols("-e", script, "--suffix", "a b"); !strings.Contains(s,
+		`--suffix: "a b" is not 1 to 24 letters, digits and underscores`) {
 		t.Errorf("got %s", s)
 	}
 }

@@ -34,92 +34,28 @@ import (
 // are not empty, with the sum over all CPUs, and the number of events. WORK is the path of the
 // workload. Each of the 12 keys occurs 400 times.
 var cases = []testCase{
-	{
-		"count",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @calls = count(); }`,
-		"calls[0] = {count: 4800}",
-	},
-	{
-		"keyed-count",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = count(); }`,
-		each("AT_[{offset: %d}] = {count: 400}", none),
-	},
-	{
-		"sum",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[comm] = sum(args.offset); }`,
-		"AT_[{comm: loaderwork}] = {sum: 26400}",
-	},
-	{
-		"avg",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = avg(args.offset); }`,
-		each("AT_[{offset: %d}] = {count: 400, total: %d}", total),
-	},
-	{
-		"stats",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = stats(args.offset); }`,
-		each("AT_[{offset: %d}] = {count: 400, total: %d}", total),
-	},
-	{
-		"min-max",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @low[comm] = min(args.offset); @high[comm] = max(args.offset); }`,
-		"high[{comm: loaderwork}] = {set: 1, max: 11}\nlow[{comm: loaderwork}] = {set: 1, min: 0}",
-	},
-	{
-		"hist",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @h = hist(args.offset); }`,
-		"h[0] = {slots: [1:400 2:400 3:800 4:1600 5:1600]}",
-	},
-	{
-		"keyed-hist",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @h[comm] = hist(args.offset); }`,
-		"h[{comm: loaderwork}] = {slots: [1:400 2:400 3:800 4:1600 5:1600]}",
-	},
-	{
-		"printf",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%d %s\n", args.offset, comm); }`,
-		"4800 events",
-	},
-	{
-		"print-long",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%s %s %d\n", str(args.whence), comm, args.offset); }`,
-		"4800 events",
-	},
-	{
-		"stacks",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[kstack(1)] = count(); }`,
-		"4800 in stacks",
-	},
+	{"count", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @calls = count(); }`, "calls[0] = {count: 4800}"},
+	{"keyed-count", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = count(); }`, each("AT_[{offset: %d}] = {count: 400}", none)},
+	{"sum", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[comm] = sum(args.offset); }`, "AT_[{comm: loaderwork}] = {sum: 26400}"},
+	{"avg", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = avg(args.offset); }`, each("AT_[{offset: %d}] = {count: 400, total: %d}", total)},
+	{"stats", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[args.offset] = stats(args.offset); }`, each("AT_[{offset: %d}] = {count: 400, total: %d}", total)},
+	{"min-max", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @low[comm] = min(args.offset); @high[comm] = max(args.offset); }`, "high[{comm: loaderwork}] = {set: 1, max: 11}\nlow[{comm: loaderwork}] = {set: 1, min: 0}"},
+	{"hist", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @h = hist(args.offset); }`, "h[0] = {slots: [1:400 2:400 3:800 4:1600 5:1600]}"},
+	{"keyed-hist", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @h[comm] = hist(args.offset); }`, "h[{comm: loaderwork}] = {slots: [1:400 2:400 3:800 4:1600 5:1600]}"},
+	{"printf", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%d %s\n", args.offset, comm); }`, "4800 events"},
+	{"print-long", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { printf("%s %s %d\n", str(args.whence), comm, args.offset); }`, "4800 events"},
+	{"stacks", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[kstack(1)] = count(); }`, "4800 in stacks"},
 	{
 		"arguments",
 		`tracepoint:syscalls:sys_enter_openat /comm == "loaderwork" && args.flags == 0x80100/ { @[str(args.filename, 64), args.flags, args.__syscall_nr] = count(); }`,
 		"AT_[{filename: /proc/version/absent, flags: 524544, __syscall_nr: OPENAT}] = {count: 12}",
 	},
-	{
-		"results",
-		`tracepoint:syscalls:sys_exit_openat /comm == "loaderwork" && args.ret == -20/ { @[args.ret, args.__syscall_nr] = count(); }`,
-		"AT_[{ret: -20, __syscall_nr: OPENAT}] = {count: 12}",
-	},
-	{
-		"options",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`,
-		"AT_[0] = {count: 2400}",
-	},
-	{
-		"tuple-value",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @last[comm] = (args.offset, "x", (int8)-2); }`,
-		"last[{comm: loaderwork}] = {value: {offset: 11, f1: x, f2: -2}}",
-	},
-	{
-		"signed",
-		`tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[(int8)-3, "a", comm] = sum((int64)args.offset - 6); }`,
-		"AT_[{key0: -3, key1: a, comm: loaderwork}] = {sum: -2400}",
-	},
+	{"results", `tracepoint:syscalls:sys_exit_openat /comm == "loaderwork" && args.ret == -20/ { @[args.ret, args.__syscall_nr] = count(); }`, "AT_[{ret: -20, __syscall_nr: OPENAT}] = {count: 12}"},
+	{"options", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < getopt("below", 6)/ { @ = count(); }`, "AT_[0] = {count: 2400}"},
+	{"tuple-value", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @last[comm] = (args.offset, "x", (int8)-2); }`, "last[{comm: loaderwork}] = {value: {offset: 11, f1: x, f2: -2}}"},
+	{"signed", `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ { @[(int8)-3, "a", comm] = sum((int64)args.offset - 6); }`, "AT_[{key0: -3, key1: a, comm: loaderwork}] = {sum: -2400}"},
 	{"uprobe", `uprobe:WORK:main.step { @[comm] = count(); }`, "AT_[{comm: loaderwork}] = {count: 4800}"},
-	{
-		"kprobe",
-		`kprobe:do_sys_openat2 /comm == "loaderwork" && str(uptr(arg1)) == "/proc/version/absent"/ { @[(int32)arg0, comm] = count(); }`,
-		"AT_[{arg0: -100, comm: loaderwork}] = {count: 12}",
-	},
+	{"kprobe", `kprobe:do_sys_openat2 /comm == "loaderwork" && str(uptr(arg1)) == "/proc/version/absent"/ { @[(int32)arg0, comm] = count(); }`, "AT_[{arg0: -100, comm: loaderwork}] = {count: 12}"},
 	{"usdt", `usdt:PROBES:other:step { @ = count(); }`, "AT_[0] = {count: 4800}"},
 }
 
@@ -149,18 +85,8 @@ var loaders = []struct {
 	{"libbpf-sid", true, libbpfSid, map[string]string{"usdt": ""}},
 	{"ebpf_exporter", true, exporter, exporterRefused},
 	{"gadget", true, gadget, gadgetRefused},
-	{
-		"bpftool-bookworm",
-		true,
-		bpftoolBookworm,
-		loadsOnly(),
-	},
-	{
-		"bpftool-sid",
-		true,
-		bpftoolSid,
-		map[string]string{"usdt": "does not support autoattach", "printf": "", "print-long": ""},
-	},
+	{"bpftool-bookworm", true, bpftoolBookworm, loadsOnly()},
+	{"bpftool-sid", true, bpftoolSid, map[string]string{"usdt": "does not support autoattach", "printf": "", "print-long": ""}},
 }
 
 // libraryDiffers are results that package btrace returns in another form: the parts of tuples have no names.
@@ -245,14 +171,8 @@ func buildPrograms(t *testing.T, goarch string) built {
 	for _, program := range []string{"agent", "library"} {
 		run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.dir, "btc/tests/loaders/"+program)
 	}
-	run(
-		[]string{"CGO_ENABLED=0", "GOARCH=" + goarch},
-		"go",
-		"build",
-		"-o",
-		b.path(workload),
-		"btc/tests/loaders/work",
-	)
+	run([]string{"CGO_ENABLED=0", "GOARCH=" + goarch}, "go", "build", "-o", b.path(workload),
+		"btc/tests/loaders/work")
 	gcc := compilers[goarch]
 	if _, err := exec.LookPath(gcc); err == nil {
 		run(nil, gcc, "-O2", "-static", "-o", b.path("loaderprobes"), "../workload/usdt/usdt.c")
@@ -421,10 +341,8 @@ func sum(values [][]byte) []byte {
 	total := slices.Clone(values[0])
 	for _, v := range values[1:] {
 		for i := 0; i+8 <= len(v); i += 8 {
-			binary.NativeEndian.PutUint64(
-				total[i:],
-				binary.NativeEndian.Uint64(total[i:])+binary.NativeEndian.Uint64(v[i:]),
-			)
+			binary.NativeEndian.PutUint64(total[i:],
+				binary.NativeEndian.Uint64(total[i:])+binary.NativeEndian.Uint64(v[i:]))
 		}
 	}
 	return total

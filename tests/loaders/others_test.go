@@ -60,18 +60,8 @@ func libbpfProgram(t *testing.T, b built) string {
 	if err != nil || len(libs) != 1 {
 		t.Skip("skipped: no libbpf.so.1 in ", dir)
 	}
-	cmd := exec.Command(
-		"gcc",
-		"-Wall",
-		"-O1",
-		"-I",
-		dir+"/usr/include",
-		"-o",
-		program,
-		"testdata/libbpf.c",
-		libs[0],
-		"-Wl,--allow-shlib-undefined",
-	)
+	cmd := exec.Command("gcc", "-Wall", "-O1", "-I", dir+"/usr/include", "-o", program, "testdata/libbpf.c", libs[0],
+		"-Wl,--allow-shlib-undefined")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -335,13 +325,8 @@ func serve(t *testing.T, b built, object, config string, workload []string) stri
 	}
 	address := free.Addr().String()
 	free.Close()
-	cmd := inSid(
-		t,
-		filepath.Join(dir, "ebpf_exporter"),
-		"--config.dir="+dir,
-		"--config.names=x",
-		"--web.listen-address="+address,
-	)
+	cmd := inSid(t, filepath.Join(dir, "ebpf_exporter"), "--config.dir="+dir, "--config.names=x",
+		"--web.listen-address="+address)
 	var messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := cmd.Start(); err != nil {

@@ -87,10 +87,8 @@ func TestMinCoreBTF(t *testing.T) {
 	b.compileScript(t, `tracepoint:sched:sched_switch { @[curtask->prio] = count(); }`, b.path("other.o"))
 	combined(t, inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("min.btf"),
 		b.path("arguments.o"), b.path("results.o")))
-	combined(
-		t,
-		inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")),
-	)
+	combined(t,
+		inSid(t, "bpftool", "gen", "min_core_btf", "/sys/kernel/btf/vmlinux", b.path("other.btf"), b.path("other.o")))
 	if small, err := os.Stat(b.path("min.btf")); err != nil || small.Size() > 4096 {
 		t.Errorf("reduced BTF: %v, %v", small, err)
 	}

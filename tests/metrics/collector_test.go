@@ -49,24 +49,9 @@ t:syscalls:sys_enter_read /comm == "dd" && args.count == 5000/ {
 	collector := command(program, "--config", "file:"+config)
 	collector.Stdout, collector.Stderr = out, out
 	run(t, collector)
-	output(
-		t,
-		filepath.Join(programs, "btrun"),
-		"-q",
-		"-f",
-		"otlp",
-		"--every",
-		"200ms",
-		"--rotate",
-		"64K",
-		"--keep",
-		"20",
-		"-o",
-		lines,
-		"-c",
-		fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=5000 count=%d status=none", printed),
-		object,
-	)
+	output(t, filepath.Join(programs, "btrun"), "-q", "-f", "otlp", "--every", "200ms", "--rotate", "64K", "--keep",
+		"20", "-o", lines, "-c", fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=5000 count=%d status=none", printed),
+		object)
 	if rotated, _ := filepath.Glob(lines + ".*"); len(rotated) == 0 {
 		t.Error("file not rotated")
 	}
@@ -78,11 +63,8 @@ t:syscalls:sys_enter_read /comm == "dd" && args.count == 5000/ {
 		return string(b)
 	}
 	record := regexp.MustCompile(`Body: Str\(read (\d+) of dd\s*\)`)
-	waitFor(
-		t,
-		"the Collector has all log records",
-		func() bool { return len(record.FindAllString(read(), -1)) >= printed },
-	)
+	waitFor(t, "the Collector has all log records",
+		func() bool { return len(record.FindAllString(read(), -1)) >= printed })
 	seen := map[string]bool{}
 	for _, m := range record.FindAllStringSubmatch(read(), -1) {
 		if seen[m[1]] {

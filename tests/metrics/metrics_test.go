@@ -207,23 +207,15 @@ func startPrometheus(t *testing.T, rules string, targets ...string) *prometheus 
 	if rules != "" {
 		config += "rule_files: [" + strconv.Quote(rules) + "]\n"
 	}
-	config += "scrape_configs:\n- job_name: node\n  static_configs: [{targets: ['" + strings.Join(
-		targets,
-		"', '",
-	) + "']}]\n"
+	config += "scrape_configs:\n- job_name: node\n  static_configs: [{targets: ['" + strings.Join(targets,
+		"', '") + "']}]\n"
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	p := &prometheus{t, freePort(t)}
-	start(
-		t,
-		program,
-		"--config.file="+file,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+p.address,
-		"--log.level=warn",
-	)
+	start(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+p.address, "--log.level=warn")
 	get(t, "http://"+p.address+"/-/ready")
 	return p
 }
@@ -300,14 +292,8 @@ func TestPrometheus(t *testing.T) {
 			filepath.Join(textfiles, strings.TrimSuffix(filepath.Base(o), ".o")+".prom"), o)
 	}
 	address := freePort(t)
-	start(
-		t,
-		exporter,
-		"--collector.disable-defaults",
-		"--collector.textfile",
-		"--collector.textfile.directory="+textfiles,
-		"--web.listen-address="+address,
-	)
+	start(t, exporter, "--collector.disable-defaults", "--collector.textfile",
+		"--collector.textfile.directory="+textfiles, "--web.listen-address="+address)
 	page := ""
 	waitFor(t, "both objects are exported", func() bool {
 		page = get(t, "http://"+address+"/metrics")
@@ -365,18 +351,8 @@ func TestOpenMetricsImport(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "reads.om")
 	object := compiled(t, dir, "reads", script)
-	output(
-		t,
-		filepath.Join(programs, "btrun"),
-		"-q",
-		"-f",
-		"openmetrics",
-		"-o",
-		file,
-		"-c",
-		"dd if=/dev/zero of=/dev/null bs=4096 count=100 status=none",
-		object,
-	)
+	output(t, filepath.Join(programs, "btrun"), "-q", "-f", "openmetrics", "-o", file, "-c",
+		"dd if=/dev/zero of=/dev/null bs=4096 count=100 status=none", object)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -401,22 +377,14 @@ func TestOpenMetricsImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &prometheus{t, freePort(t)}
-	start(
-		t,
-		program,
-		"--config.file="+config,
-		"--storage.tsdb.path="+data,
-		"--web.listen-address="+p.address,
-		"--log.level=warn",
-	)
+	start(t, program, "--config.file="+config, "--storage.tsdb.path="+data, "--web.listen-address="+p.address,
+		"--log.level=warn")
 	get(t, "http://"+p.address+"/-/ready")
 	if s := p.query(`btc_reads_total_total`); len(s) != 0 {
 		t.Errorf("counter with a duplicate name: %v", s)
 	}
 	// dd also reads its libraries.
-	if s := p.query(`btc_reads_bytes_bucket{le="8191.0"} - ignoring (le) btc_reads_bytes_bucket{le="4095.0"}`); len(
-		s,
-	) != 1 ||
+	if s := p.query(`btc_reads_bytes_bucket{le="8191.0"} - ignoring (le) btc_reads_bytes_bucket{le="4095.0"}`); len(s) != 1 ||
 		s[0].number() != 100 {
 		t.Errorf("reads of 4096 bytes = %v, want 100", s)
 	}

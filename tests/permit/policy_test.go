@@ -192,10 +192,8 @@ func TestBudgetNeedsStatistics(t *testing.T) {
 	}
 	out, err := h.run(t, `{"budget": "2%"}`, "", h.btrun, "--budget", "3%", timer)
 	if err == nil ||
-		!strings.Contains(
-			out,
-			"--budget 3% is not permitted on this host: /etc/btrun/policy.json:1 permits at most 2%",
-		) {
+		!strings.Contains(out,
+			"--budget 3% is not permitted on this host: /etc/btrun/policy.json:1 permits at most 2%") {
 		t.Errorf("--budget above the policy's: error = %v, output:\n%s", err, out)
 	}
 	if out, err := h.run(t, `{"budget": "2%"}`, "", h.btrun, timer); err != nil {

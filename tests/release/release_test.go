@@ -328,9 +328,11 @@ func TestCrun(t *testing.T) {
 			"ociVersion": "1.0.2",
 			"root":       map[string]any{"path": "rootfs", "readonly": true},
 			"process": map[string]any{
-				"args": []string{"/btrun", "--max-memory", "64M", "/objects/x.o"}, "cwd": "/objects",
-				"user": map[string]int{"uid": 0, "gid": 0}, "noNewPrivileges": true,
-				"capabilities": map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
+				"args":            []string{"/btrun", "--max-memory", "64M", "/objects/x.o"},
+				"cwd":             "/objects",
+				"user":            map[string]int{"uid": 0, "gid": 0},
+				"noNewPrivileges": true,
+				"capabilities":    map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
 			},
 			"mounts": []any{
 				mount("/proc", "proc", "proc"), mount("/sys", "none", "/sys", "rbind", "ro"),

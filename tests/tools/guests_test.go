@@ -54,10 +54,8 @@ func TestGuests(t *testing.T) {
 			}
 			config := vm.Config{
 				QEMU: qemu, Image: image, Disk: disk, Scratch: true, Memory: 1536, Timeout: time.Hour,
-				Puts: puts(
-					t,
-					filepath.Dir(image),
-				), Env: []string{jobsVariable + "=/t/jobs"}, Command: []string{"/t/tools.test"},
+				Puts: puts(t,
+					filepath.Dir(image)), Env: []string{jobsVariable + "=/t/jobs"}, Command: []string{"/t/tools.test"},
 			}
 			guest(t, config, name)
 		})
@@ -103,10 +101,8 @@ func guest(t *testing.T, config vm.Config, kernel string) {
 		if rest, ok := strings.CutPrefix(args, "--unsafe"); ok {
 			command, args = append(command, "--unsafe"), rest
 		}
-		j.Tracers = append(
-			j.Tracers,
-			tracer{btrun, append(append(command, "/t/"+c.name+".o"), strings.Fields(args)...)},
-		)
+		j.Tracers = append(j.Tracers,
+			tracer{btrun, append(append(command, "/t/"+c.name+".o"), strings.Fields(args)...)})
 		jobs = append(jobs, j)
 	}
 	deaths := 0
@@ -159,10 +155,7 @@ func puts(t *testing.T, kernel string) []vm.Put {
 		t.Fatal(err)
 	}
 	all := []vm.Put{
-		{
-			Host:  self,
-			Guest: "/t/tools.test",
-		}, {Host: bin + "/btrun", Guest: "/t/btrun"}, {Host: bin + "/workload", Guest: "/t/workload"},
+		{Host: self, Guest: "/t/tools.test"}, {Host: bin + "/btrun", Guest: "/t/btrun"}, {Host: bin + "/workload", Guest: "/t/workload"},
 		{Host: "/bin/busybox", Guest: "/t/insmod"},
 	}
 	for _, f := range []vm.Put{

@@ -156,13 +156,8 @@ func (c tool) judge(t *testing.T, j job, o outcome, guest bool) {
 			}
 			compared++
 			if difference := p.compare(ours.Output, theirs.Output, j.W); difference != "" {
-				t.Errorf(
-					"%s: %s\nthe tool prints\n%.3000s\nthe other\n%.3000s",
-					tr.Name,
-					difference,
-					ours.Output,
-					theirs.Output,
-				)
+				t.Errorf("%s: %s\nthe tool prints\n%.3000s\nthe other\n%.3000s", tr.Name, difference, ours.Output,
+					theirs.Output)
 			}
 		}
 		if compared > 0 {

@@ -64,11 +64,8 @@ func run(args []string) error {
 	out := flags.String("o", "", "target file to write")
 	over := flags.String("over", "", "write only the differences from this target file; info: the base of FILE")
 	types := flags.String("more", "", "DIR:NAME,NAME...: structs that another kernel has, with what they refer to")
-	whole := flags.String(
-		"modules",
-		"",
-		"comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)",
-	)
+	whole := flags.String("modules", "",
+		"comma-separated modules to include as a whole; others only with tracepoints and types near them (default: all as a whole)")
 	gaps := flags.Bool("gaps", false, "write the file even if parts cannot be read, such as tracefs.tar")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

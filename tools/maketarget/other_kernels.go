@@ -40,19 +40,10 @@ func otherKernels(dir, arch, out string, others []string) error {
 		}
 	}
 	var text bytes.Buffer
-	fmt.Fprintf(
-		&text,
-		"# Tracepoints and fields of %s that %s does not have.\n",
-		strings.Join(releases, ", "),
-		base.Meta.Release,
-	)
-	fmt.Fprintf(
-		&text,
-		"# Made by: go run ./tools/maketarget others -dir %s -o %s %s\n",
-		dir,
-		out,
-		strings.Join(others, " "),
-	)
+	fmt.Fprintf(&text, "# Tracepoints and fields of %s that %s does not have.\n", strings.Join(releases, ", "),
+		base.Meta.Release)
+	fmt.Fprintf(&text, "# Made by: go run ./tools/maketarget others -dir %s -o %s %s\n", dir, out,
+		strings.Join(others, " "))
 	names := make([]string, 0, len(found))
 	for name := range found {
 		names = append(names, name)
@@ -82,15 +73,10 @@ func events(data *targetfile.Data) []targetfile.Event {
 		all = append(all, ev)
 		if s.Exit {
 			ret := targetfile.Field{Name: "ret", CType: "long", Offset: 16, Size: 8, Signed: true}
-			all = append(
-				all,
-				targetfile.Event{
-					Category: "syscalls",
-					Name:     "sys_exit_" + s.Name,
-					Class:    "syscall_trace_exit",
-					Fields:   []targetfile.Field{ret},
-				},
-			)
+			all = append(all, targetfile.Event{
+				Category: "syscalls", Name: "sys_exit_" + s.Name, Class: "syscall_trace_exit",
+				Fields: []targetfile.Field{ret},
+			})
 		}
 	}
 	return all

@@ -41,10 +41,8 @@ var moduleLine = regexp.MustCompile(`(?m)^module[ \t]+(\S+)[ \t]*$`)
 // files.
 func rename(root, path string) (changed int, err error) {
 	if !valid.MatchString(path) {
-		return 0, fmt.Errorf(
-			"%q is not a path that others can require: it begins with a host name, as in example.com/tools/btc",
-			path,
-		)
+		return 0, fmt.Errorf("%q is not a path that others can require: it begins with a host name, as in example.com/tools/btc",
+			path)
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -104,9 +102,7 @@ func uses(old string, dirs []string) *regexp.Regexp {
 	for _, d := range dirs {
 		names = append(names, regexp.QuoteMeta(d))
 	}
-	return regexp.MustCompile(
-		`(^|[^A-Za-z0-9_./-])` + regexp.QuoteMeta(old) + `(/(?:(?:` + strings.Join(names, "|") + `)\b|\.\.\.|"))`,
-	)
+	return regexp.MustCompile(`(^|[^A-Za-z0-9_./-])` + regexp.QuoteMeta(old) + `(/(?:(?:` + strings.Join(names, "|") + `)\b|\.\.\.|"))`)
 }
 
 func topDirs(root string) ([]string, error) {

@@ -99,14 +99,8 @@ type module struct {
 func (r *release) modules() ([]module, error) {
 	seen := map[string]module{}
 	for _, p := range platforms {
-		out, err := r.goCommand(
-			[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
-			"list",
-			"-deps",
-			"-json=Module",
-			"./cmd/btc",
-			"./cmd/btrun",
-		)
+		out, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "list", "-deps", "-json=Module",
+			"./cmd/btc", "./cmd/btrun")
 		if err != nil && p.os == "linux" {
 			return nil, err
 		}
@@ -133,14 +127,7 @@ func (r *release) modules() ([]module, error) {
 
 // licenseNames are the names of license and notice files.
 var licenseNames = []string{
-	"LICENSE",
-	"LICENSE.txt",
-	"LICENSE.md",
-	"LICENCE",
-	"COPYING",
-	"NOTICE",
-	"NOTICE.txt",
-	"AUTHORS",
+	"LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING", "NOTICE", "NOTICE.txt", "AUTHORS",
 }
 
 // notices collects the licenses of all modules and of Go's standard library.
@@ -165,16 +152,8 @@ func (r *release) notices() error {
 				continue
 			}
 			found = found || !strings.HasPrefix(name, "AUTHORS")
-			fmt.Fprintf(
-				&text,
-				"\n%s\n%s %s: %s\n%s\n\n%s\n",
-				strings.Repeat("=", 80),
-				m.Path,
-				m.Version,
-				name,
-				strings.Repeat("=", 80),
-				bytes.TrimSpace(data),
-			)
+			fmt.Fprintf(&text, "\n%s\n%s %s: %s\n%s\n\n%s\n", strings.Repeat("=", 80), m.Path, m.Version, name,
+				strings.Repeat("=", 80), bytes.TrimSpace(data))
 		}
 		if !found {
 			return fmt.Errorf("module %s has no file with a license", m.Path)

@@ -71,11 +71,8 @@ func (r *release) image() error {
 		}
 		config := add(typeConfig, encode(map[string]any{
 			"created": created, "architecture": p.arch, "os": "linux",
-			"config": map[string]any{"Entrypoint": []string{"/btrun"}, "WorkingDir": "/work", "Labels": labels},
-			"rootfs": map[string]any{
-				"type":     "layers",
-				"diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))},
-			},
+			"config":  map[string]any{"Entrypoint": []string{"/btrun"}, "WorkingDir": "/work", "Labels": labels},
+			"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}},
 			"history": []any{map[string]any{"created": created, "created_by": "make release"}},
 		}))
 		d := add(typeManifest, encode(map[string]any{
@@ -91,11 +88,7 @@ func (r *release) image() error {
 	}
 	layout := append([]file{
 		{"oci-layout", encode(map[string]string{"imageLayoutVersion": "1.0.0"}), 0o644},
-		{
-			"index.json",
-			encode(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{index}}),
-			0o644,
-		},
+		{"index.json", encode(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{index}}), 0o644},
 	}, blobs...)
 	data, err := tarOf(r, layout)
 	if err != nil {

@@ -51,18 +51,8 @@ type platform struct{ os, arch, deb, rpm string }
 
 // platforms are those of the release; btrun runs on Linux alone.
 var platforms = []platform{
-	{
-		"linux",
-		"amd64",
-		"amd64",
-		"x86_64",
-	}, {"linux", "arm64", "arm64", "aarch64"}, {"linux", "riscv64", "riscv64", "riscv64"},
-	{
-		"darwin",
-		"amd64",
-		"",
-		"",
-	}, {"darwin", "arm64", "", ""}, {"windows", "amd64", "", ""}, {"windows", "arm64", "", ""},
+	{"linux", "amd64", "amd64", "x86_64"}, {"linux", "arm64", "arm64", "aarch64"}, {"linux", "riscv64", "riscv64", "riscv64"},
+	{"darwin", "amd64", "", ""}, {"darwin", "arm64", "", ""}, {"windows", "amd64", "", ""}, {"windows", "arm64", "", ""},
 }
 
 func main() {
@@ -74,11 +64,8 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version, as git describe gives it")
 	flag.Int64Var(&seconds, "time", 0, "time of the commit, in seconds since 1970")
 	flag.StringVar(&r.maintainer, "maintainer", "", "maintainer of the packages, as Name <address>")
-	only := flag.String(
-		"platforms",
-		"",
-		"make those of these platforms alone, such as linux/amd64, separated by commas; default: all",
-	)
+	only := flag.String("platforms", "",
+		"make those of these platforms alone, such as linux/amd64, separated by commas; default: all")
 	flag.Parse()
 	if r.version == "" || seconds == 0 || flag.NArg() > 0 {
 		log.Fatal("release: give -version and -time")
@@ -87,10 +74,8 @@ func main() {
 		log.Fatal("release: ", err)
 	}
 	if *only != "" {
-		platforms = slices.DeleteFunc(
-			platforms,
-			func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.os+"/"+p.arch) },
-		)
+		platforms = slices.DeleteFunc(platforms,
+			func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.os+"/"+p.arch) })
 	}
 	r.time = time.Unix(seconds, 0).UTC()
 	if err := r.make(); err != nil {

@@ -39,10 +39,8 @@ func (r *release) materials() error {
 	}
 	for _, m := range all {
 		purl := "pkg:golang/" + m.Path + "@" + m.Version
-		components = append(
-			components,
-			component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl, Ref: purl},
-		)
+		components = append(components,
+			component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl, Ref: purl})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.binaries)) {
 		components = append(components, component{Type: "file", Name: name, Version: r.number(), Ref: "file:" + name,

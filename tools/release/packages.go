@@ -74,14 +74,10 @@ func (r *release) contents(kind, arch string) (files.Contents, error) {
 		if err := os.WriteFile(from, data, 0o644); err != nil {
 			failed = err
 		}
-		all = append(
-			all,
-			&files.Content{
-				Source:      from,
-				Destination: to,
-				FileInfo:    &files.ContentFileInfo{Mode: mode, MTime: r.time, Owner: "root", Group: "root"},
-			},
-		)
+		all = append(all, &files.Content{
+			Source: from, Destination: to,
+			FileInfo: &files.ContentFileInfo{Mode: mode, MTime: r.time, Owner: "root", Group: "root"},
+		})
 	}
 	for _, program := range []string{"btc", "btrun"} {
 		add("/usr/bin/"+program, r.binaries["linux/"+arch+"/"+program], 0o755)

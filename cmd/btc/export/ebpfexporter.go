@@ -38,10 +38,8 @@ func EBPFExporter(m *manifest.Manifest) (text string, left []string, err error) 
 	}
 	for i := range m.Programs {
 		if p := &m.Programs[i]; !strings.Contains(p.Section, "/") {
-			e.left = append(
-				e.left,
-				fmt.Sprintf("%s: not attached: its section %q does not name an attach point", p.Attach.Text, p.Section),
-			)
+			e.left = append(e.left,
+				fmt.Sprintf("%s: not attached: its section %q does not name an attach point", p.Attach.Text, p.Section))
 		}
 	}
 	e.left = append(e.left, hostValues(m)...)
@@ -147,9 +145,7 @@ func (e *exporter) fits(x *manifest.Map) error {
 	case !single && e.m.For != "ebpf_exporter":
 		return fmt.Errorf("its values are not numbers of 8 bytes: compile the script with --for ebpf_exporter")
 	case !single:
-		return fmt.Errorf(
-			"its values are not numbers of 8 bytes, because the script reads or deletes elements, or has keys of more than 504 bytes",
-		)
+		return fmt.Errorf("its values are not numbers of 8 bytes, because the script reads or deletes elements, or has keys of more than 504 bytes")
 	case size != 8 && e.m.For != "ebpf_exporter":
 		return fmt.Errorf("its values are %d bytes, not 8: compile the script with --for ebpf_exporter", size)
 	case size != 8:
@@ -188,10 +184,8 @@ func (e *exporter) labels(x *manifest.Map, taken map[string]bool) ([]label, erro
 			return nil, fmt.Errorf("part %d of its key: %w", i+1, err)
 		}
 		if f.Layout.Kind == "int" && f.Layout.Signed {
-			e.left = append(
-				e.left,
-				fmt.Sprintf("%s: label %s: numbers below %d appear as unsigned ones", x.Name, l.name, -maxErrno),
-			)
+			e.left = append(e.left,
+				fmt.Sprintf("%s: label %s: numbers below %d appear as unsigned ones", x.Name, l.name, -maxErrno))
 		}
 		labels = append(labels, l)
 	}

@@ -27,16 +27,7 @@ func TestEBPFExporter(t *testing.T) {
 		Script: manifest.Script{File: "x\n.bt"},
 		Maps: []manifest.Map{
 			{Name: "@n", Symbol: "n", Shape: "count", ValueSize: 8, Help: "Calls."},
-			{
-				Name:      "@k",
-				Symbol:    "k",
-				Shape:     "sum",
-				KeySize:   32,
-				ValueSize: 8,
-				Key:       &key,
-				KeyNames:  []string{"pid", "args.name", "cpu"},
-				Value:     &unsigned,
-			},
+			{Name: "@k", Symbol: "k", Shape: "sum", KeySize: 32, ValueSize: 8, Key: &key, KeyNames: []string{"pid", "args.name", "cpu"}, Value: &unsigned},
 			{Name: "@sum", Symbol: "sum", Shape: "sum", ValueSize: 8, Value: &signed},
 			{Name: "@signed", Symbol: "signed", Shape: "count", KeySize: 8, ValueSize: 8, Key: &signed},
 			{Name: "@h", Symbol: "h", Shape: "hist", ValueSize: 528},

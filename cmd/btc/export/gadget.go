@@ -117,22 +117,16 @@ func takenMaps(m *manifest.Manifest) (taken []*manifest.Map, left []string) {
 		case m.Global("gadget_mapiter_"+x.Symbol+"___"+x.Symbol) != nil:
 			taken = append(taken, x)
 		case x.Shape == "tseries":
-			left = append(
-				left,
-				fmt.Sprintf("%s: tseries() needs a value for each CPU, and a gadget's map has one", x.Name),
-			)
+			left = append(left,
+				fmt.Sprintf("%s: tseries() needs a value for each CPU, and a gadget's map has one", x.Name))
 		case x.Shape == "plain" && x.Grows || hasStack(x.Key):
 			left = append(left, fmt.Sprintf("%s: stacks are not in its keys", x.Name))
 		case x.Shape == "plain":
-			left = append(
-				left,
-				fmt.Sprintf("%s: it is not a counter: the script does more than add constants to it", x.Name),
-			)
+			left = append(left,
+				fmt.Sprintf("%s: it is not a counter: the script does more than add constants to it", x.Name))
 		default:
-			left = append(
-				left,
-				fmt.Sprintf("%s: the script reads or deletes elements, but Inspektor Gadget deletes all elements when it reads the map", x.Name),
-			)
+			left = append(left,
+				fmt.Sprintf("%s: the script reads or deletes elements, but Inspektor Gadget deletes all elements when it reads the map", x.Name))
 		}
 	}
 	return taken, left
@@ -216,12 +210,8 @@ func gadgetSources(o *object.Object) (text string, left []string) {
 		}
 		if x.Unit != "" {
 			value := gadgetColumns(o.Spec.Maps[x.Symbol].Value)
-			fmt.Fprintf(
-				&b,
-				"      %s:\n        annotations:\n          metrics.unit: %s\n",
-				value[len(value)-1],
-				quoted(x.Unit),
-			)
+			fmt.Fprintf(&b, "      %s:\n        annotations:\n          metrics.unit: %s\n", value[len(value)-1],
+				quoted(x.Unit))
 		}
 	}
 	return b.String(), left
@@ -268,10 +258,8 @@ func gadgetPrograms(m *manifest.Manifest, a *arch.Arch) (text string, left []str
 			)
 		case a != nil && p.Kind == probe.Tracepoint && p.Attach.Target == "syscalls" && a.ForeignSyscall(p.Attach.Name):
 			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
-			left = append(
-				left,
-				fmt.Sprintf("%s: machines of the architecture %s have no such system call", p.Attach.Text, a.Label),
-			)
+			left = append(left,
+				fmt.Sprintf("%s: machines of the architecture %s have no such system call", p.Attach.Text, a.Label))
 		case !gadgetAttaches(p):
 			fmt.Fprintf(&b, "  %s:\n    attach_to: gadget_program_disabled\n", p.Name)
 			left = append(left, fmt.Sprintf("%s: Inspektor Gadget cannot attach it", p.Attach.Text))

@@ -25,18 +25,8 @@ func TestGadgetPrograms(t *testing.T) {
 		{Name: "a", Kind: "kprobe", Section: "kprobe/vfs_read"},
 		{Name: "b", Kind: "kprobe", Section: "kprobe", Attach: manifest.Attach{Text: "kprobe:vfs_*"}},
 		{Name: "c", Kind: "begin", Section: "raw_tp", Attach: manifest.Attach{Text: "begin"}},
-		{
-			Name:    "d",
-			Kind:    "profile",
-			Section: "perf_event/d",
-			Attach:  manifest.Attach{Text: "profile:ms:10", Unit: "ms", Count: 10},
-		},
-		{
-			Name:    "e",
-			Kind:    "profile",
-			Section: "perf_event",
-			Attach:  manifest.Attach{Text: "profile:s:3", Unit: "s", Count: 3},
-		},
+		{Name: "d", Kind: "profile", Section: "perf_event/d", Attach: manifest.Attach{Text: "profile:ms:10", Unit: "ms", Count: 10}},
+		{Name: "e", Kind: "profile", Section: "perf_event", Attach: manifest.Attach{Text: "profile:s:3", Unit: "s", Count: 3}},
 		{Name: "f", Kind: "rawtracepoint", Section: "tp_btf/sched_switch"},
 	}}
 	text, left := gadgetPrograms(m, nil)
@@ -141,11 +131,7 @@ func TestGadgetParams(t *testing.T) {
 	m := &manifest.Manifest{
 		Params: []manifest.Param{
 			{Name: "$1", Type: "int", Global: "param_1"}, {Name: "$1", Type: "string", Global: "param_1_str"},
-			{
-				Name:   "$2",
-				Type:   "int",
-				Global: "param_2",
-			}, {Name: "x", Type: "int", Global: "opt_x", Default: "4", Help: "how many"},
+			{Name: "$2", Type: "int", Global: "param_2"}, {Name: "x", Type: "int", Global: "opt_x", Default: "4", Help: "how many"},
 			{Name: "$#", Type: "int", Global: "param_count"},
 		},
 		Given: &manifest.Given{Values: []string{"7"}},

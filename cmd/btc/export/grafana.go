@@ -29,19 +29,12 @@ func Grafana(m *manifest.Manifest, object string) (data []byte, left []string, e
 	}
 	d := &board{own: selector(object, `instance=~"$instance"`)}
 	d.row("Run")
-	d.add(
-		&panel{
-			title:   "Hosts that run " + object,
-			kind:    "stat",
-			width:   6,
-			targets: []target{{expr: "sum(" + metrics.Up + d.own + ")"}},
-		},
-	)
+	d.add(&panel{
+		title: "Hosts that run " + object, kind: "stat", width: 6,
+		targets: []target{{expr: "sum(" + metrics.Up + d.own + ")"}},
+	})
 	d.add(&panel{title: "Lost", kind: "timeseries", width: 18, unit: "short", help: metrics.LostHelp, targets: []target{
-		{
-			expr:   "sum by (cause) (rate(" + metrics.Lost + "_total" + d.own + "[$__rate_interval]))",
-			legend: "{{cause}}",
-		}}})
+		{expr: "sum by (cause) (rate(" + metrics.Lost + "_total" + d.own + "[$__rate_interval]))", legend: "{{cause}}"}}})
 	for i := range list {
 		d.metric(&list[i])
 	}
@@ -69,10 +62,7 @@ func dashboardOf(m *manifest.Manifest, object string, panels []any) map[string]a
 			map[string]any{"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus"},
 			map[string]any{
 				"type": "query", "name": "instance", "label": "Instance", "datasource": source,
-				"query": map[string]any{
-					"query": "label_values(" + metrics.Up + selector(object) + ", instance)",
-					"refId": "instance",
-				},
+				"query":   map[string]any{"query": "label_values(" + metrics.Up + selector(object) + ", instance)", "refId": "instance"},
 				"refresh": 2, "multi": true, "includeAll": true, "allValue": ".*",
 				"current": map[string]any{"text": "All", "value": "$__all"},
 			},
@@ -151,9 +141,7 @@ func (d *board) add(p *panel) {
 			t.format = "time_series"
 		}
 		x := map[string]any{
-			"refId": string(
-				rune('A' + i),
-			), "datasource": source, "expr": t.expr, "format": t.format, "instant": t.instant, "range": !t.instant,
+			"refId": string(rune('A' + i)), "datasource": source, "expr": t.expr, "format": t.format, "instant": t.instant, "range": !t.instant,
 		}
 		if t.legend != "" {
 			x["legendFormat"] = t.legend
@@ -234,12 +222,8 @@ func (d *board) metric(m *metrics.Metric) {
 		d.counter(m, m.Name+"_total", unit)
 	case metrics.Summary:
 		count := sumBy(m.Labels, "rate("+m.Name+"_count"+d.own+"[$__rate_interval])")
-		d.graph(
-			m,
-			"Average",
-			unit,
-			[]target{{expr: top(m, topSeries, mean(m, m.Labels, d.own, "$__rate_interval")), legend: legend(m)}},
-		)
+		d.graph(m, "Average", unit,
+			[]target{{expr: top(m, topSeries, mean(m, m.Labels, d.own, "$__rate_interval")), legend: legend(m)}})
 		d.graph(m, "Values per second", "ops", []target{{expr: top(m, topSeries, count), legend: legend(m)}})
 		d.keys(m, "average", unit, mean(m, m.Labels, d.own, "$__range"))
 	case metrics.Histogram:
@@ -264,10 +248,7 @@ func (d *board) counter(m *metrics.Metric, series, unit string) {
 	d.keys(m, "total", unit, sumBy(m.Labels, "increase("+series+d.own+"[$__range])"))
 	if len(m.Labels) == 0 {
 		d.graph(m, "Per second, by instance", per, []target{
-			{
-				expr:   topk(topSeries, "sum by (instance) (rate("+series+d.own+"[$__rate_interval]))"),
-				legend: "{{instance}}",
-			}})
+			{expr: topk(topSeries, "sum by (instance) (rate("+series+d.own+"[$__rate_interval]))"), legend: "{{instance}}"}})
 	}
 }
 
@@ -280,22 +261,15 @@ func (d *board) histogram(m *metrics.Metric, unit string) {
 	var quantiles []target
 	for _, q := range Quantiles {
 		quantiles = append(quantiles, target{
-			expr: "histogram_quantile(" + number(
-				q,
-			) + ", " + buckets(
-				nil,
-				"$__rate_interval",
-			) + ")", legend: "p" + number(q*100),
+			expr: "histogram_quantile(" + number(q) + ", " + buckets(nil,
+				"$__rate_interval") + ")", legend: "p" + number(q*100),
 		})
 	}
 	d.graph(m, "Quantiles", unit, quantiles)
 	d.graph(m, "Values per second", "ops", []target{
 		{
-			expr: top(
-				m,
-				topSeries,
-				sumBy(m.Labels, "rate("+m.Name+"_bucket"+bound(d.own, `le="+Inf"`)+"[$__rate_interval])"),
-			),
+			expr: top(m, topSeries,
+				sumBy(m.Labels, "rate("+m.Name+"_bucket"+bound(d.own, `le="+Inf"`)+"[$__rate_interval])")),
 			legend: legend(m),
 		}})
 	d.keys(m, "p99", unit, "histogram_quantile(0.99, "+buckets(m.Labels, "$__range")+")")
@@ -311,18 +285,11 @@ func (d *board) keys(m *metrics.Metric, value, unit, expr string) {
 	if len(m.Labels) == 0 {
 		return
 	}
-	d.add(
-		&panel{
-			title:   "Top keys by " + value,
-			kind:    "table",
-			unit:    unit,
-			width:   columns / 2,
-			help:    m.Help,
-			labels:  m.Labels,
-			value:   value,
-			targets: []target{{expr: top(m, topKeys, expr), format: "table", instant: true}},
-		},
-	)
+	d.add(&panel{
+		title: "Top keys by " + value, kind: "table", unit: unit, width: columns / 2, help: m.Help,
+		labels: m.Labels, value: value,
+		targets: []target{{expr: top(m, topKeys, expr), format: "table", instant: true}},
+	})
 }
 
 // sumBy sums series over all hosts.
@@ -340,13 +307,8 @@ func mean(m *metrics.Metric, by []string, own, window string) string {
 	if m.Map.Value != nil && m.Map.Value.Signed {
 		change = "delta("
 	}
-	return sumBy(
-		by,
-		change+m.Name+"_sum"+own+"["+window+"])",
-	) + " / " + sumBy(
-		by,
-		"increase("+m.Name+"_count"+own+"["+window+"])",
-	)
+	return sumBy(by, change+m.Name+"_sum"+own+"["+window+"])") + " / " + sumBy(by,
+		"increase("+m.Name+"_count"+own+"["+window+"])")
 }
 
 // gauge returns a gauge over all hosts: the minimum or maximum for extremes, the sum for sums, and
@@ -441,14 +403,8 @@ func Rules(m *manifest.Manifest, object, window string) (text string, left []str
 			}
 			rule := func(operation, expr string) {
 				n++
-				fmt.Fprintf(
-					&b,
-					"      - record: %s:%s:%s\n        expr: %s\n",
-					strings.Join(by, "_"),
-					x.Name,
-					operation,
-					yamlText(expr),
-				)
+				fmt.Fprintf(&b, "      - record: %s:%s:%s\n        expr: %s\n", strings.Join(by, "_"), x.Name,
+					operation, yamlText(expr))
 			}
 			switch x.Kind {
 			case metrics.Counter:
@@ -457,18 +413,14 @@ func Rules(m *manifest.Manifest, object, window string) (text string, left []str
 				rule("mean"+window, mean(x, by, own, window))
 			case metrics.Histogram:
 				for _, q := range Quantiles {
-					rule(
-						"p"+number(q*100)+"_rate"+window,
-						"histogram_quantile("+number(q)+", "+rate(x.Name+"_bucket", "le")+")",
-					)
+					rule("p"+number(q*100)+"_rate"+window,
+						"histogram_quantile("+number(q)+", "+rate(x.Name+"_bucket", "le")+")")
 				}
 			}
 		}
 	}
 	if n == 0 {
-		return "", left, errors.New(
-			"no map of the script has a rate or quantiles: counts, sums, averages and histograms have",
-		)
+		return "", left, errors.New("no map of the script has a rate or quantiles: counts, sums, averages and histograms have")
 	}
 	return b.String(), left, nil
 }

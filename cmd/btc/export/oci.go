@@ -134,9 +134,7 @@ func Tar(files []File) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		err := w.WriteHeader(
-			&tar.Header{Name: f.Name, Mode: 0o644, Size: int64(len(f.Content)), Format: tar.FormatUSTAR},
-		)
+		err := w.WriteHeader(&tar.Header{Name: f.Name, Mode: 0o644, Size: int64(len(f.Content)), Format: tar.FormatUSTAR})
 		if err != nil {
 			return nil, err
 		}

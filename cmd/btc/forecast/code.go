@@ -28,11 +28,8 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	}
 	insns, at := spec.Copy().Instructions, []int(nil)
 	if p.Code != nil {
-		insns, at, _ = rewrite.Decide(
-			insns,
-			p.Code.Forms,
-			adapt.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }),
-		)
+		insns, at, _ = rewrite.Decide(insns, p.Code.Forms,
+			adapt.Forms(c.t.Arch().Label, func(h asm.BuiltinFunc) bool { return c.helpers[int64(h)] }))
 	}
 	if err := c.relocate(p, insns, at); err != nil {
 		c.refuse(p, p.Pos, err)
@@ -46,22 +43,12 @@ func (c *checker) code(p *manifest.Program) (Verdict, int, error) {
 	switch c.verified, crowded = f.estimate(verifierLimit); {
 	case crowded:
 		verdict = worse(verdict, Unknown)
-		c.find(
-			Unknown,
-			p,
-			p.Pos,
-			"the kernel's verifier is likely to give up: more than %d pending branches on one path",
-			pendingLimit,
-		)
+		c.find(Unknown, p, p.Pos,
+			"the kernel's verifier is likely to give up: more than %d pending branches on one path", pendingLimit)
 	case c.verified > verifierLimit:
 		verdict = worse(verdict, Unknown)
-		c.find(
-			Unknown,
-			p,
-			p.Pos,
-			"the kernel's verifier is likely to give up: more than %d instructions on all paths",
-			verifierLimit,
-		)
+		c.find(Unknown, p, p.Pos,
+			"the kernel's verifier is likely to give up: more than %d instructions on all paths", verifierLimit)
 	}
 	for i := range insns {
 		if !f.reached(i) {

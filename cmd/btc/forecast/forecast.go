@@ -174,10 +174,8 @@ func (c *checker) needs() {
 func (c *checker) readFeatures() error {
 	enum, ok := c.t.Enum("bpf_func_id")
 	if !ok {
-		return fmt.Errorf(
-			"target %s does not say which helpers its kernel has (enum bpf_func_id is missing)",
-			c.t.Release(),
-		)
+		return fmt.Errorf("target %s does not say which helpers its kernel has (enum bpf_func_id is missing)",
+			c.t.Release())
 	}
 	c.helpers, c.needed = map[int64]bool{}, map[string]bool{}
 	for _, e := range enum.Enumerators {

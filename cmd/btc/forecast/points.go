@@ -147,10 +147,8 @@ func (c *checker) format(category, event string) (*hostinfo.Format, error) {
 	}
 	format := &hostinfo.Format{Name: event}
 	for _, f := range ev.Fields {
-		format.Fields = append(
-			format.Fields,
-			hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed},
-		)
+		format.Fields = append(format.Fields,
+			hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
 	}
 	return format, nil
 }

@@ -61,15 +61,8 @@ func TestAbsentPoints(t *testing.T) {
 	} {
 		r := forecastOf(t, c.script)
 		if r.Verdict != c.want || r.Programs[0].Verdict != c.first {
-			t.Errorf(
-				"%s\nobject %s, first program %s: want %s, %s (%v)",
-				c.script,
-				r.Verdict,
-				r.Programs[0].Verdict,
-				c.want,
-				c.first,
-				r.Findings,
-			)
+			t.Errorf("%s\nobject %s, first program %s: want %s, %s (%v)", c.script, r.Verdict, r.Programs[0].Verdict,
+				c.want, c.first, r.Findings)
 		}
 	}
 }

@@ -89,15 +89,10 @@ func (y *types) of(typ *kernel.Type) btf.Type {
 func (y *types) members(typ *kernel.Type) []btf.Member {
 	var all []btf.Member
 	for _, m := range typ.Members {
-		all = append(
-			all,
-			btf.Member{
-				Name:         m.Name,
-				Type:         y.of(m.Type()),
-				Offset:       btf.Bits(m.BitOffset),
-				BitfieldSize: btf.Bits(m.BitSize),
-			},
-		)
+		all = append(all, btf.Member{
+			Name: m.Name, Type: y.of(m.Type()), Offset: btf.Bits(m.BitOffset),
+			BitfieldSize: btf.Bits(m.BitSize),
+		})
 	}
 	return all
 }

@@ -18,16 +18,9 @@ func elements(n int) asm.Instructions {
 			asm.Mov.Imm(asm.R6, 1), asm.Mov.Imm(asm.R6, 2), asm.Mov.Imm(asm.R6, 3), asm.Mov.Imm(asm.R6, 4))
 	}
 	for i := range n {
-		insns = append(
-			insns,
-			asm.LoadMem(asm.R0, asm.R10, int16(-8*(i+1)), asm.DWord),
-			asm.Instruction{
-				OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq),
-				Dst:    asm.R0,
-				Offset: 1,
-			},
-			asm.Mov.Imm(asm.R6, 1),
-		)
+		insns = append(insns, asm.LoadMem(asm.R0, asm.R10, int16(-8*(i+1)), asm.DWord),
+			asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq), Dst: asm.R0, Offset: 1},
+			asm.Mov.Imm(asm.R6, 1))
 	}
 	return append(insns, asm.Mov.Imm(asm.R0, 0), asm.Return())
 }
@@ -48,26 +41,17 @@ func flags(n, iterations int) asm.Instructions {
 	insns := asm.Instructions{asm.Mov.Reg(asm.R9, asm.R1), asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, 0)}
 	start := len(insns)
 	for range n {
-		insns = append(
-			insns,
-			asm.FnGetPrandomU32.Call(),
-			asm.Instruction{
-				OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq),
-				Dst:    asm.R0,
-				Offset: 1,
-			},
-			asm.Add.Imm(asm.R7, 1),
-		)
+		insns = append(insns, asm.FnGetPrandomU32.Call(),
+			asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq), Dst: asm.R0, Offset: 1},
+			asm.Add.Imm(asm.R7, 1))
 	}
 	insns = append(insns, asm.Add.Imm(asm.R6, 1))
 	back := start - len(insns) - 1
 	return append(
 		insns,
 		asm.Instruction{
-			OpCode:   asm.OpCode(asm.JumpClass).SetJumpOp(asm.JLT),
-			Dst:      asm.R6,
-			Constant: int64(iterations),
-			Offset:   int16(back),
+			OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JLT), Dst: asm.R6, Constant: int64(iterations),
+			Offset: int16(back),
 		},
 		asm.Mov.Imm(asm.R0, 0),
 		asm.Return(),

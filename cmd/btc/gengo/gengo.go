@@ -47,18 +47,7 @@ func Source(m *manifest.Manifest, o Options) ([]byte, error) {
 
 // reserved are the names of btrace.Session's methods and of the methods that are always generated.
 var reserved = []string{
-	"Session",
-	"Attach",
-	"Attached",
-	"Close",
-	"Event",
-	"Events",
-	"Losses",
-	"Map",
-	"Maps",
-	"RunSelf",
-	"Stop",
-	"Wait",
+	"Session", "Attach", "Attached", "Close", "Event", "Events", "Losses", "Map", "Maps", "RunSelf", "Stop", "Wait",
 }
 
 // Name makes an exported identifier from the name of a file: SlowReads from "slow-reads".
@@ -173,10 +162,8 @@ var paramTypes = map[string]string{"int": "int64", "bool": "bool"}
 
 func (g *generator) load(low string, named, args []param) {
 	if len(named)+len(args) == 0 {
-		g.line(
-			"// Load%s loads the object; see btrace.Load.\nfunc Load%[1]s(o btrace.Options) (*%[1]s, error) {",
-			g.Name,
-		)
+		g.line("// Load%s loads the object; see btrace.Load.\nfunc Load%[1]s(o btrace.Options) (*%[1]s, error) {",
+			g.Name)
 	} else {
 		g.line("// %sParams are the values of the script's parameters.\ntype %[1]sParams struct {", g.Name)
 		for _, p := range append(args[:len(args):len(args)], named...) {
@@ -207,10 +194,8 @@ func (g *generator) load(low string, named, args []param) {
 		}
 	}
 	g.line("\tobject, err := btrace.Parse(%sObject, %[1]sManifest)\n\tif err != nil {\n\t\treturn nil, err\n\t}", low)
-	g.line(
-		"\ts, err := btrace.Load(object, o)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{s}, nil\n}\n",
-		g.Name,
-	)
+	g.line("\ts, err := btrace.Load(object, o)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{s}, nil\n}\n",
+		g.Name)
 }
 
 // mapOf writes the method that reads a map.
@@ -218,17 +203,10 @@ func (g *generator) mapOf(m *manifest.Map) {
 	method := unique(g.methods, orName(Name(strings.TrimPrefix(m.Name, "@")), "Value"))
 	value := valueType(m)
 	if m.Scalar() {
-		g.line(
-			"// %s reads %s; ok is false when the script has not set it.\nfunc (x *%s) %[1]s() (v %[4]s, ok bool, err error) {",
-			method,
-			m.Name,
-			g.Name,
-			value,
-		)
-		g.line(
-			"\ts, err := x.Map(%q).Snapshot()\n\tif err != nil || len(s.Entries) == 0 {\n\t\treturn v, false, err\n\t}\n\treturn v, true, btrace.ScanValue(s.Entries[0].Value, &v)\n}\n",
-			m.Name,
-		)
+		g.line("// %s reads %s; ok is false when the script has not set it.\nfunc (x *%s) %[1]s() (v %[4]s, ok bool, err error) {",
+			method, m.Name, g.Name, value)
+		g.line("\ts, err := x.Map(%q).Snapshot()\n\tif err != nil || len(s.Entries) == 0 {\n\t\treturn v, false, err\n\t}\n\treturn v, true, btrace.ScanValue(s.Entries[0].Value, &v)\n}\n",
+			m.Name)
 		return
 	}
 	entry := g.Name + method
@@ -245,22 +223,12 @@ func (g *generator) mapOf(m *manifest.Map) {
 		scan = append(scan, "&v."+f)
 	}
 	g.line("\tValue %s\n}\n", value)
-	g.line(
-		"// %s reads %s, in the order in which btrun prints it.\nfunc (x *%s) %[1]s() ([]%[4]s, error) {",
-		method,
-		m.Name,
-		g.Name,
-		entry,
-	)
-	g.line(
-		"\ts, err := x.Map(%q).Snapshot()\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tout := make([]%s, len(s.Entries))",
-		m.Name,
-		entry,
-	)
-	g.line(
-		"\tfor i, e := range s.Entries {\n\t\tv := &out[i]\n\t\tif err := btrace.Scan(append(e.Key[:len(e.Key):len(e.Key)], e.Value), %s, &v.Value); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n\treturn out, nil\n}\n",
-		strings.Join(scan, ", "),
-	)
+	g.line("// %s reads %s, in the order in which btrun prints it.\nfunc (x *%s) %[1]s() ([]%[4]s, error) {", method,
+		m.Name, g.Name, entry)
+	g.line("\ts, err := x.Map(%q).Snapshot()\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tout := make([]%s, len(s.Entries))",
+		m.Name, entry)
+	g.line("\tfor i, e := range s.Entries {\n\t\tv := &out[i]\n\t\tif err := btrace.Scan(append(e.Key[:len(e.Key):len(e.Key)], e.Value), %s, &v.Value); err != nil {\n\t\t\treturn nil, err\n\t\t}\n\t}\n\treturn out, nil\n}\n",
+		strings.Join(scan, ", "))
 }
 
 // keyParts returns the layouts of the parts of a key.
@@ -330,22 +298,15 @@ func (g *generator) events() {
 			scan = append(scan, fmt.Sprintf("&v.Arg%d", j+1))
 		}
 		g.line("}\n")
-		fmt.Fprintf(
-			&cases,
+		fmt.Fprintf(&cases,
 			"\tcase %d:\n\t\tv := new(%s)\n\t\tif err := e.Scan(%s); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn v\n",
-			e.ID,
-			name,
-			strings.Join(scan, ", "),
-		)
+			e.ID, name, strings.Join(scan, ", "))
 	}
 	if cases.Len() == 0 {
 		return
 	}
-	g.line(
-		"// Event returns an event of printf() or print() as its type, and others as they are.\nfunc (*%s) Event(e *btrace.Event) any {\n\tswitch e.ID {\n%s\t}\n\treturn e\n}",
-		g.Name,
-		cases.String(),
-	)
+	g.line("// Event returns an event of printf() or print() as its type, and others as they are.\nfunc (*%s) Event(e *btrace.Event) any {\n\tswitch e.ID {\n%s\t}\n\treturn e\n}",
+		g.Name, cases.String())
 }
 
 // orName returns name, or other if name is empty.

@@ -50,11 +50,7 @@ func parseArgs(args []string) (*arguments, error) {
 	case o.List:
 		o.patterns = append(o.patterns, operands...)
 	case o.Capture != "" && len(operands) > 0:
-		return o, fmt.Errorf(
-			"unexpected argument %q: --capture only writes %s",
-			operands[0],
-			o.Capture,
-		)
+		return o, fmt.Errorf("unexpected argument %q: --capture only writes %s", operands[0], o.Capture)
 	case len(operands) > 0:
 		o.object, operands = operands[0], operands[1:]
 	}
@@ -69,9 +65,7 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	if o.Remote {
 		if o.object != streamed || o.Output != "" {
-			return o, errors.New(
-				"--remote reads the object from standard input and writes to standard output: btrun --remote -",
-			)
+			return o, errors.New("--remote reads the object from standard input and writes to standard output: btrun --remote -")
 		}
 		o.format = output.Find(output.Lossless)
 	}
@@ -115,10 +109,7 @@ func parseArgs(args []string) (*arguments, error) {
 		}
 		o.rotate = int64(size)
 		if o.format.Document {
-			return o, fmt.Errorf(
-				"--rotate needs a format of lines: -f %s replaces its file each time",
-				o.format.Name,
-			)
+			return o, fmt.Errorf("--rotate needs a format of lines: -f %s replaces its file each time", o.format.Name)
 		}
 	}
 	if o.MaxSeries != 0 && !o.format.Metrics {

@@ -75,12 +75,9 @@ func Run(args []string, s Streams) (exit int) {
 		return 1
 	case strings.HasSuffix(o.object, ".bt"):
 		script := report.Printable(o.object)
-		fmt.Fprintf(
-			stderr,
+		fmt.Fprintf(stderr,
 			"btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n",
-			script,
-			script,
-		)
+			script, script)
 		return 1
 	}
 	if o.object == streamed {
@@ -192,12 +189,8 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 	}
 	if hidden > 0 && !o.NoWarn {
 		out.Flush()
-		fmt.Fprintf(
-			stderr,
-			"btrun: %d attach points are not listed: %s does not permit them\n",
-			hidden,
-			o.policy.ProbesAt(),
-		)
+		fmt.Fprintf(stderr, "btrun: %d attach points are not listed: %s does not permit them\n", hidden,
+			o.policy.ProbesAt())
 	}
 	return 0
 }
@@ -268,14 +261,8 @@ func help(o *arguments, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
 	}
-	fmt.Fprintf(
-		stdout,
-		"%s: compiled from %s for Linux %s, %s\n",
-		o.object,
-		m.Script.File,
-		m.Target,
-		strings.Join(m.Arches, " and "),
-	)
+	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", o.object, m.Script.File, m.Target,
+		strings.Join(m.Arches, " and "))
 	fmt.Fprintf(stdout, "\nProbes:\n")
 	for i := range m.Programs {
 		fmt.Fprintf(stdout, "  %s\n", m.Programs[i].Attach.Attaches(m.Programs[i].Kind))

@@ -48,9 +48,7 @@ func (o *arguments) takeInput(s Streams) error {
 		os.Stdin = null
 	}
 	if format.IsTerminal(in) {
-		return errors.New(
-			"standard input is a terminal: send an object and its manifest, as in cat x.o x.json | btrun -",
-		)
+		return errors.New("standard input is a terminal: send an object and its manifest, as in cat x.o x.json | btrun -")
 	}
 	o.input = bufio.NewReaderSize(in, 64<<10)
 	if o.Remote {
