@@ -96,6 +96,7 @@ type outliner struct {
 	code    int // word with the number of the exit
 	m       *ir.Module
 	zero    *ir.Value // the number 0, unknown to the verifier
+	made    *ir.Value // number of iterations that bpf_loop made
 	inPlace *inPlace  // the loop's other form, or nil if there is none
 }
 
@@ -507,7 +508,7 @@ func (o *outliner) callLoop(at *ir.Builder, area *ir.Value) *ir.Builder {
 	case uint64(n.Imm) > maxIterations:
 		trips = most
 	}
-	at.Call(rangeHelper, ir.TI64, trips, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
+	o.made = at.Call(rangeHelper, ir.TI64, trips, ir.FuncOperand(o.cb.Name), area, ir.Const(0))
 	if o.inPlace == nil {
 		return at
 	}
@@ -530,15 +531,18 @@ func (o *outliner) cut(at *ir.Builder, v *ir.Value) *ir.Value {
 	return o.inPlace.join.Params[0]
 }
 
-// cutOfCall returns the value of rangecut v if the loop is a call of bpf_loop.
+// cutOfCall returns the value of rangecut v if the loop is a call of bpf_loop. A loader that limits the time of loops
+// stops them before the limit of iterations, and has its own message.
 func (o *outliner) cutOfCall(at *ir.Builder, v *ir.Value) *ir.Value {
+	most := ir.Const(maxIterations)
+	made := func(cut *ir.Value) *ir.Value { return at.Select(at.ICmp(ir.EQ, o.made, most), cut, ir.Const(0)) }
 	switch n := o.walk.Args[0]; {
 	case o.overMap(), n.IsConst() && uint64(n.Imm) <= maxIterations:
 		return ir.Const(0)
 	case n.IsConst():
-		return ir.Const(v.Imm + 1)
+		return made(ir.Const(v.Imm + 1))
 	default:
-		return at.Select(at.ICmp(ir.UGT, n, ir.Const(maxIterations)), ir.Const(v.Imm+1), ir.Const(0))
+		return made(at.Select(at.ICmp(ir.UGT, n, most), ir.Const(v.Imm+1), ir.Const(0)))
 	}
 }
 

@@ -477,7 +477,7 @@ func (p *programs) leaveTypes(mp *manifest.Program, err error) bool {
 func (p *programs) loadBound(mp *manifest.Program, spec *ebpf.ProgramSpec, skip int,
 	types *btf.Spec) (*ebpf.Program, error) {
 	head, slots := rewrite.Slots(spec.Instructions[:skip]), 0
-	if p.loaded.Loops != nil {
+	if !p.opts.LongLoops {
 		var err error
 		if spec, slots, err = p.loaded.Loops.bound(p.object, mp, spec, skip); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ package load
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -29,24 +30,33 @@ type Loops struct {
 
 // newLoops makes the map with the budget; it returns nil if no program has a loop to count.
 func newLoops(o *object.Object, cpus int) (*Loops, error) {
-	l := &Loops{number: map[string]int{}}
+	l, needed := &Loops{number: map[string]int{}}, false
 	for i := range o.Manifest.Programs {
 		mp := &o.Manifest.Programs[i]
-		loops, err := rewrite.FindLoops(o.Spec.Programs[mp.Name].Instructions, o.Spec.Maps)
+		spec := o.Spec.Programs[mp.Name]
+		b, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps)
 		if err != nil {
 			return nil, unbounded(o.Manifest, mp, err)
 		}
-		if len(loops) == 0 {
-			continue
-		}
+		timed := spec.AttachType == ebpf.AttachTraceIter && b.IsTimed()
+		needed = needed || !b.None(false) || timed
 		l.number[mp.Name] = len(l.number)
-		for _, x := range loops {
-			if at := lossOf(o.Manifest, mp, x.Line); l.index(at) < 0 {
+		add := func(at manifest.Loss) {
+			if l.index(at) < 0 {
 				l.Of = append(l.Of, at)
 			}
 		}
+		for i := range b.Loops {
+			add(lossOf(o.Manifest, mp, b.Loops[i].Line))
+		}
+		for i := range b.Calls {
+			add(lossOf(o.Manifest, mp, b.Calls[i].Line))
+		}
+		if timed {
+			add(walkOf(mp))
+		}
 	}
-	if len(l.Of) == 0 {
+	if !needed {
 		return nil, nil
 	}
 	l.states = 1 << (rewrite.LoopStateShift + bits.Len(uint(cpus-1)))
@@ -63,8 +73,13 @@ func newLoops(o *object.Object, cpus int) (*Loops, error) {
 // index finds the loop at a position, or returns -1. Programs for several attach points have the same loops, and those
 // of several clauses may be joined.
 func (l *Loops) index(at manifest.Loss) int {
-	return slices.IndexFunc(l.Of, func(x manifest.Loss) bool { return *x.Pos == *at.Pos })
+	return slices.IndexFunc(l.Of, func(x manifest.Loss) bool { return *x.Pos == *at.Pos && x.Kind == at.Kind })
 }
+
+// Iterator is the kind of a stopped iterator among the loops.
+const Iterator = "iterator"
+
+func walkOf(mp *manifest.Program) manifest.Loss { return manifest.Loss{Kind: Iterator, Pos: &mp.Pos} }
 
 func unbounded(m *manifest.Manifest, mp *manifest.Program, err error) error {
 	return &report.Error{Script: &m.Script, Pos: mp.Pos, Text: fmt.Sprintf("not allowed: the object %v", err),
@@ -110,21 +125,27 @@ func (l *Loops) Stopped() ([]uint64, error) {
 // bound returns a program whose loops are counted, and how many slots were inserted after the first skip instructions.
 func (l *Loops) bound(o *object.Object, mp *manifest.Program, spec *ebpf.ProgramSpec,
 	skip int) (*ebpf.ProgramSpec, int, error) {
-	loops, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps)
-	if err == nil && len(loops) == 0 {
+	found, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps)
+	timed := err == nil && spec.AttachType == ebpf.AttachTraceIter && found.IsTimed()
+	if err == nil && found.None(l != nil) && !timed {
 		return spec, 0, nil
+	}
+	if err == nil && l == nil {
+		err = errHidden
 	}
 	var out asm.Instructions
 	slots := 0
 	if err == nil {
-		for i := range loops {
-			loops[i].Counter = max(l.index(lossOf(o.Manifest, mp, loops[i].Line)), 0)
+		for i := range found.Loops {
+			found.Loops[i].Counter = max(l.index(lossOf(o.Manifest, mp, found.Loops[i].Line)), 0)
 		}
-		b := rewrite.Budget{
-			Map: l.budget.FD(), CPUs: l.states >> rewrite.LoopStateShift, Counters: l.states,
-			Program: l.number[mp.Name], Iterator: spec.AttachType == ebpf.AttachTraceIter,
+		for i := range found.Calls {
+			found.Calls[i].Counter = max(l.index(lossOf(o.Manifest, mp, found.Calls[i].Line)), 0)
 		}
-		out, slots, err = b.BoundLoops(spec.Instructions, loops, skip)
+		b := rewrite.Budget{Map: l.budget.FD(), CPUs: l.states >> rewrite.LoopStateShift, Counters: l.states,
+			Program: l.number[mp.Name], Iterator: spec.AttachType == ebpf.AttachTraceIter, Timed: timed,
+			Counter: max(l.index(walkOf(mp)), 0)}
+		out, slots, err = b.BoundLoops(spec.Instructions, found, skip)
 	}
 	if err != nil {
 		return nil, 0, unbounded(o.Manifest, mp, err)
@@ -133,3 +154,6 @@ func (l *Loops) bound(o *object.Object, mp *manifest.Program, spec *ebpf.Program
 	spec.Instructions = out
 	return spec, slots, nil
 }
+
+// errHidden is for a manifest that has the loader change the number of iterations of a loop.
+var errHidden = errors.New("has a loop whose length is changed when it is loaded")

@@ -99,8 +99,8 @@ func Describe(o *object.Object, cpus int) *Description {
 	d.Permissions = slices.Compact(d.Permissions)
 	for i := range m.Programs {
 		p := &m.Programs[i]
-		loops, _ := rewrite.FindLoops(o.Spec.Programs[p.Name].Instructions, o.Spec.Maps)
-		for _, l := range loops {
+		bounds, _ := rewrite.FindLoops(o.Spec.Programs[p.Name].Instructions, o.Spec.Maps)
+		for _, l := range bounds.Loops {
 			at := p.Pos.Line
 			if l.Line != nil {
 				at = int(l.Line.LineNumber())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -15,6 +16,12 @@ import (
 // The kernel bounds neither the iterations of nested bpf_loop (5.17) and for_each_map_elem (5.13) calls nor their
 // duration: BPF_MAX_LOOPS, 8,388,608, bounds one call. FindLoops finds the loops of a program whose bound constants in
 // its code do not prove, and BoundLoops makes them take from a budget.
+//
+// All other code is bounded by the verifier, which walks at most a million instructions (BPF_COMPLEXITY_LIMIT_INSNS,
+// 5.2) from the entry of a program. It does not bound how long these take: helpers copy, hash and search what is as large
+// as a map's value, key or table. And it walks global functions (5.6) only once, for all their calls. FindLoops refuses
+// programs that take too long in this way, except that copies whose size is not a constant are limited where a loop
+// makes them, and searches of tables there take from the budget.
 //
 // Costs are in units of a third of a nanosecond, about one simple instruction of a current CPU. They are estimates
 // upwards. A loop is stopped only if its cost and the clock both say so, so that too high an estimate stops nothing
@@ -32,6 +39,18 @@ const (
 	inPlaceTrips = 64
 	// maxCost bounds all costs, so that sums and products do not overflow.
 	maxCost = 1 << 40
+	// verified is the number of instructions that the verifier walks at most, and perCall how many of them a call of a
+	// helper takes at least, with its arguments.
+	verified = 1_000_000
+	perCall  = 3
+	// maxStraight bounds the cost of code that takes nothing from the budget, about 2 s.
+	maxStraight = 6_000_000_000
+	// straightCode is the cost up to which code without jumps back is not analyzed.
+	straightCode = 30_000_000
+	// A loop reads the clock after a program that it triggers and that may cost longRun; the time of an iterator is
+	// measured if an element may cost longElement.
+	longRun     = straightCode
+	longElement = 1 << 20
 )
 
 // helperCost is the cost of a helper call. A helper that copies takes its size from a register (0: none), and each byte
@@ -44,28 +63,30 @@ type helperCost struct {
 
 // helperCosts has the helpers that cost more than otherHelper.
 var helperCosts = map[asm.BuiltinFunc]helperCost{
-	asm.FnMapUpdateElem:      {600, 0, 0},
-	asm.FnMapDeleteElem:      {400, 0, 0},
-	asm.FnProbeRead:          {150, asm.R2, 4},
-	asm.FnProbeReadKernel:    {150, asm.R2, 4},
-	asm.FnProbeReadUser:      {200, asm.R2, 4},
-	asm.FnProbeReadStr:       {200, asm.R2, 2},
-	asm.FnProbeReadKernelStr: {200, asm.R2, 2},
-	asm.FnProbeReadUserStr:   {250, asm.R2, 2},
-	asm.FnCopyFromUser:       {300, asm.R2, 4},
-	asm.FnStrncmp:            {50, asm.R2, 1},
-	asm.FnGetStack:           {1000, asm.R3, 1},
-	asm.FnGetStackid:         {20000, 0, 0},
-	asm.FnDPath:              {3000, 0, 0},
-	asm.FnRingbufOutput:      {400, asm.R3, 4},
-	asm.FnRingbufReserve:     {300, 0, 0},
-	asm.FnRingbufSubmit:      {300, 0, 0},
-	asm.FnPerfEventOutput:    {1000, asm.R5, 4},
-	asm.FnSkbOutput:          {100000, 0, 0},
-	asm.FnSeqWrite:           {200, asm.R3, 4},
-	asm.FnSendSignal:         {2000, 0, 0},
-	asm.FnSendSignalThread:   {2000, 0, 0},
-	asm.FnProbeWriteUser:     {200, asm.R3, 4},
+	asm.FnMapLookupElem:       {100, 0, 0},
+	asm.FnMapLookupPercpuElem: {100, 0, 0},
+	asm.FnMapUpdateElem:       {600, 0, 0},
+	asm.FnMapDeleteElem:       {400, 0, 0},
+	asm.FnProbeRead:           {150, asm.R2, 4},
+	asm.FnProbeReadKernel:     {150, asm.R2, 4},
+	asm.FnProbeReadUser:       {200, asm.R2, 4},
+	asm.FnProbeReadStr:        {200, asm.R2, 2},
+	asm.FnProbeReadKernelStr:  {200, asm.R2, 2},
+	asm.FnProbeReadUserStr:    {250, asm.R2, 2},
+	asm.FnCopyFromUser:        {300, asm.R2, 4},
+	asm.FnStrncmp:             {50, asm.R2, 1},
+	asm.FnGetStack:            {1000, asm.R3, 1},
+	asm.FnGetStackid:          {20000, 0, 0},
+	asm.FnDPath:               {3000, 0, 0},
+	asm.FnRingbufOutput:       {400, asm.R3, 4},
+	asm.FnRingbufReserve:      {300, 0, 0},
+	asm.FnRingbufSubmit:       {300, 0, 0},
+	asm.FnPerfEventOutput:     {1000, asm.R5, 4},
+	asm.FnSkbOutput:           {17000, 0, 0}, // 64 KiB of a packet
+	asm.FnSeqWrite:            {200, asm.R3, 4},
+	asm.FnSendSignal:          {2000, 0, 0},
+	asm.FnSendSignalThread:    {2000, 0, 0},
+	asm.FnProbeWriteUser:      {200, asm.R3, 4},
 }
 
 const (
@@ -75,6 +96,10 @@ const (
 	// loopCall is the cost of starting a loop, and iteration that of calling back.
 	loopCall  = 100
 	iteration = 12
+	// perBucket is the cost of an empty bucket of a hash for for_each_map_elem. Searches of less than smallSearch are not
+	// counted.
+	perBucket   = 8
+	smallSearch = 1 << 13
 )
 
 // Loop is a loop that takes from the budget: a callback of bpf_loop or for_each_map_elem.
@@ -89,30 +114,68 @@ type Loop struct {
 // errLoop says which loops cannot be counted; btc makes none of them.
 var errLoop = errors.New("has a loop that cannot be counted")
 
-// FindLoops finds the loops of a program, with its subprograms, that have no proved bound. Maps are those of the
-// object. The error is for code that btc does not make.
-func FindLoops(insns asm.Instructions, maps map[string]*ebpf.MapSpec) ([]Loop, error) {
-	if !hasCallbacks(insns) {
-		return nil, nil
-	}
+// Bounds says what makes a program end in time.
+type Bounds struct {
+	Loops []Loop // take from the budget
+	Calls []Call // are made by a function of the loader
+	Most  int64  // bound of the cost of everything else, of one run or iteration
+}
+
+// Call is a call of a helper in a loop in place: a copy whose size is not a constant, which is limited to unknownSize,
+// or for_each_map_elem, which takes the cost of its search from the budget.
+type Call struct {
+	Insn    int // index of the instruction
+	Helper  asm.BuiltinFunc
+	Size    asm.Register // of a copy
+	Cost    int64        // of a search
+	Line    *btf.Line
+	Counter int // as that of a loop
+}
+
+func (c Call) searches() bool { return c.Cost > 0 }
+
+// IsTimed reports whether the elements of an iterator may take long.
+func (b *Bounds) IsTimed() bool { return b.Most >= longElement }
+
+// None reports whether a program ends soon as it is; with inside, also if it is triggered from a loop.
+func (b *Bounds) None(inside bool) bool {
+	return len(b.Loops)+len(b.Calls) == 0 && (!inside || b.Most < longRun)
+}
+
+// FindLoops finds what does not end in time in a program, with its subprograms. Maps are those of the object. The error
+// is for code that btc does not make.
+func FindLoops(insns asm.Instructions, maps map[string]*ebpf.MapSpec) (b Bounds, err error) {
 	p := &loopProgram{funcs: map[string]*loopFunc{}, maps: maps}
+	for _, m := range maps {
+		if m.Type != ebpf.RingBuf {
+			p.maxKey, p.maxValue = max(p.maxKey, int64(m.KeySize)), max(p.maxValue, int64(m.ValueSize))
+			p.maxSearch = max(p.maxSearch, search(m))
+		}
+	}
+	if most, ok := p.straight(insns); ok && most < straightCode {
+		return Bounds{Most: most}, nil
+	}
 	var order []*loopFunc
 	for start := 0; start < len(insns); {
 		end := start + 1
 		for end < len(insns) && insns[end].Symbol() == "" {
 			end++
 		}
+		if f := btf.FuncMetadata(&insns[start]); start > 0 && f != nil && f.Linkage != btf.StaticFunc {
+			return b, fmt.Errorf("%w: the kernel's verifier walks the function %s only once", errLoop, f.Name)
+		}
 		f, err := newLoopFunc(insns[start:end:end])
 		if err != nil {
-			return nil, err
+			return b, err
 		}
+		f.start = start
 		order = append(order, f)
 		p.funcs[insns[start].Symbol()] = f
 		start = end
 	}
 	p.main = order[0]
 	if err := p.findSites(order); err != nil {
-		return nil, err
+		return b, err
 	}
 	// First, loops with a small proved cost count as straight code; if there are too many of them, they are counted, too.
 	p.small = smallLoop
@@ -125,39 +188,66 @@ func FindLoops(insns asm.Instructions, maps map[string]*ebpf.MapSpec) ([]Loop, e
 		_, err = p.costOf(p.main)
 	}
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	var all []Loop
 	for _, f := range order {
 		if f.counted {
-			all = append(all, Loop{Callback: f.insns[0].Symbol(), Helper: f.helper, Cost: f.cost + iteration, Line: f.line})
+			b.Loops = append(b.Loops, Loop{Callback: f.insns[0].Symbol(), Helper: f.helper, Cost: f.cost + iteration, Line: f.line})
+		}
+		if f.done && (f == p.main || f.helper != 0) {
+			b.Most = max(b.Most, f.most+f.inLoop*(verified/perCall))
+		}
+		for i := range f.next {
+			if c, ok := f.replaced[i]; ok {
+				c.Insn, c.Line = f.start+i, f.lineAt(i)
+				b.Calls = append(b.Calls, c)
+			}
 		}
 	}
-	return all, nil
+	if b.Most > maxStraight {
+		return Bounds{}, errLong
+	}
+	return b, nil
 }
 
-// hasCallbacks reports whether a program refers to a function other than by calling it.
-func hasCallbacks(insns asm.Instructions) bool {
+// straight returns a bound of the cost of a program without loops and callbacks.
+func (p *loopProgram) straight(insns asm.Instructions) (most int64, ok bool) {
 	for i := range insns {
-		if insns[i].IsLoadOfFunctionPointer() {
-			return true
+		ins := &insns[i]
+		switch {
+		case ins.IsBuiltinCall():
+			h, ok := helperCosts[asm.BuiltinFunc(ins.Constant)]
+			if most += max(h.base, otherHelper); ok {
+				most += p.maxKey + max(p.maxValue, unknownSize)
+			}
+		case ins.IsLoadOfFunctionPointer(), ins.IsFunctionCall(), ins.OpCode.Class().IsJump() && ins.Offset < 0:
+			return 0, false
+		default:
+			most++
 		}
 	}
-	return false
+	return most, true
 }
+
+// errLong is for code without counted loops.
+var errLong = errors.New("has code that takes more than 2 s")
 
 type loopProgram struct {
 	main  *loopFunc
 	funcs map[string]*loopFunc
 	maps  map[string]*ebpf.MapSpec
 	small int64
+
+	maxKey, maxValue, maxSearch int64 // of all maps
 }
 
 // loopFunc is a function of a program.
 type loopFunc struct {
 	*code
-	targets []bool // by instruction: a jump leads to it
-	sites   map[int]*loopSite
+	start    int    // index of its first instruction in the program
+	targets  []bool // by instruction: a jump leads to it
+	sites    map[int]*loopSite
+	replaced map[int]Call
 
 	helper  asm.BuiltinFunc // that calls it back; 0: none
 	line    *btf.Line
@@ -167,12 +257,26 @@ type loopFunc struct {
 	cost         int64
 	proved       bool // the cost is a bound: there is no loop in place and no counted loop
 	updates      bool // it may add elements to a map
+
+	most   int64 // bound of the cost, without loops in place
+	inLoop int64 // bound of the cost of a call in a loop in place, of its callees, too
+	looped int64 // the same if the function itself is called in one; 0: it is not
 }
 
 // loopSite is a call of bpf_loop or for_each_map_elem.
 type loopSite struct {
 	callback *loopFunc
 	trips    int64 // proved number of iterations; 0: none
+	search   int64 // cost without the iterations
+}
+
+// search returns the cost of for_each_map_elem for an empty map.
+func search(m *ebpf.MapSpec) int64 {
+	switch m.Type {
+	case ebpf.Hash, ebpf.LRUHash, ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		return int64(1) << bits.Len32(max(m.MaxEntries, 1)-1) * perBucket
+	}
+	return 0
 }
 
 func newLoopFunc(insns asm.Instructions) (*loopFunc, error) {
@@ -180,7 +284,7 @@ func newLoopFunc(insns asm.Instructions) (*loopFunc, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: a jump leads out of a function", errLoop)
 	}
-	f := &loopFunc{code: c, targets: make([]bool, len(c.next)), sites: map[int]*loopSite{}}
+	f := &loopFunc{code: c, targets: make([]bool, len(c.next)), sites: map[int]*loopSite{}, replaced: map[int]Call{}}
 	for i := range c.next {
 		if op := c.insns[i].OpCode; op.Class().IsJump() {
 			for _, to := range []int{c.target[i], c.next[i]} {
@@ -226,7 +330,9 @@ func (p *loopProgram) findSites(order []*loopFunc) error {
 					s.trips = max(n, 1)
 				}
 			} else if m := p.mapOf(f, i); m != nil {
-				s.trips = max(int64(m.MaxEntries), 1)
+				s.trips, s.search = max(int64(m.MaxEntries), 1), search(m)
+			} else {
+				s.search = p.maxSearch
 			}
 			f.sites[i] = s
 		}
@@ -296,24 +402,56 @@ func (p *loopProgram) costOf(f *loopFunc) (int64, error) {
 	if f.active {
 		return 0, fmt.Errorf("%w: its functions call each other", errLoop)
 	}
-	f.active, f.proved, f.updates = true, true, false
-	costs := make([]int64, len(f.next))
+	f.active, f.proved, f.updates, f.inLoop = true, true, false, 0
+	costs, most := make([]int64, len(f.next)), make([]int64, len(f.next))
 	calls := map[int][]*loopFunc{}
 	for i := range f.next {
-		c, err := p.insnCost(f, i, calls)
-		if err != nil {
+		var err error
+		if costs[i], most[i], err = p.insnCost(f, i, calls); err != nil {
 			return 0, err
 		}
-		costs[i] = c
 	}
 	f.cost = f.longest(costs, func(i int) { // in a loop in place
 		f.proved = false
 		for _, g := range calls[i] {
 			p.countAll(g)
 		}
+		f.inLoop, most[i] = max(f.inLoop, p.looped(f, i)), 0
 	})
+	f.most = f.longest(most, func(int) {})
 	f.active, f.done = false, true
 	return f.cost, nil
+}
+
+// looped returns a bound of the cost of an instruction that is in a loop in place, or whose function is called in one. It
+// has calls replaced for which it would be too high.
+func (p *loopProgram) looped(f *loopFunc, i int) int64 {
+	ins := &f.insns[i]
+	helper := asm.BuiltinFunc(ins.Constant)
+	switch {
+	case f.sites[i] != nil:
+		if s := f.sites[i]; s.search > smallSearch {
+			f.replaced[i] = Call{Helper: helper, Cost: s.search}
+		}
+		return loopCall + smallSearch
+	case ins.IsFunctionCall():
+		g := p.funcs[ins.Reference()]
+		if g.looped == 0 {
+			g.looped = 1
+			for j := range g.next {
+				g.looped = max(g.looped, p.looped(g, j))
+			}
+		}
+		return g.looped
+	case ins.IsBuiltinCall():
+		cost, most, unsized := p.helperCost(f, i)
+		if unsized == 0 || most <= cost {
+			return most
+		}
+		f.replaced[i] = Call{Helper: helper, Size: unsized}
+		return cost
+	}
+	return 1
 }
 
 // countAll counts all loops of a function and its callees: how often it runs is not known.
@@ -332,62 +470,75 @@ func (p *loopProgram) countAll(f *loopFunc) {
 	}
 }
 
-func (p *loopProgram) insnCost(f *loopFunc, i int, calls map[int][]*loopFunc) (int64, error) {
+// insnCost returns the estimated cost of an instruction, and a bound of it.
+func (p *loopProgram) insnCost(f *loopFunc, i int, calls map[int][]*loopFunc) (cost, most int64, err error) {
 	ins := &f.insns[i]
 	switch {
 	case f.sites[i] != nil:
 		s := f.sites[i]
 		c, err := p.costOf(s.callback)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		calls[i] = append(calls[i], s.callback)
 		f.updates = f.updates || s.callback.updates
-		each := c + iteration
+		each, start := c+iteration, loopCall+s.search
 		if s.trips == 0 || !s.callback.proved || s.trips > p.small/each ||
 			s.callback.helper == asm.FnForEachMapElem && s.callback.updates { // it may meet what it adds
 			s.callback.counted = true
 			f.proved = false
-			return loopCall, nil
+			return start, start, nil
 		}
-		return loopCall + s.trips*each, nil
+		return start + s.trips*each, min(start+s.trips*(s.callback.most+iteration), maxCost), nil
 	case ins.IsFunctionCall():
 		g := p.funcs[ins.Reference()]
 		if g == nil || g == p.main {
-			return 0, fmt.Errorf("%w: it calls a function that is not there", errLoop)
+			return 0, 0, fmt.Errorf("%w: it calls a function that is not there", errLoop)
 		}
 		calls[i] = append(calls[i], g)
 		c, err := p.costOf(g)
-		f.proved, f.updates = f.proved && g.proved, f.updates || g.updates
-		return c + 5, err
+		f.proved, f.updates, f.inLoop = f.proved && g.proved, f.updates || g.updates, max(f.inLoop, g.inLoop)
+		return c + 5, g.most + 5, err
 	case ins.IsBuiltinCall():
-		return p.helperCost(f, i), nil
+		cost, most, _ := p.helperCost(f, i)
+		return cost, most, nil
 	}
-	return 1, nil
+	return 1, 1, nil
 }
 
-func (p *loopProgram) helperCost(f *loopFunc, i int) int64 {
+// helperCost returns the estimated cost of a helper call, and a bound of it. size is the register with the size of a
+// copy if that is not a constant.
+func (p *loopProgram) helperCost(f *loopFunc, i int) (cost, most int64, size asm.Register) {
 	helper := asm.BuiltinFunc(f.insns[i].Constant)
 	h, ok := helperCosts[helper]
 	if !ok {
-		return otherHelper
+		return otherHelper, otherHelper, 0
 	}
-	cost := h.base
-	if helper == asm.FnMapUpdateElem {
-		f.updates = true
-		if m := p.mapOf(f, i); m != nil {
-			return cost + int64(m.KeySize+m.ValueSize)/4
+	switch helper {
+	case asm.FnMapLookupElem, asm.FnMapLookupPercpuElem, asm.FnMapUpdateElem, asm.FnMapDeleteElem:
+		key, value := p.maxKey, p.maxValue
+		m := p.mapOf(f, i)
+		if m != nil {
+			key, value = int64(m.KeySize), int64(m.ValueSize)
 		}
-		return cost + unknownSize
-	}
-	if h.size != 0 {
-		n, ok := f.constant(i, h.size)
-		if !ok {
-			n = unknownSize
+		cost = h.base + key
+		if most = cost; helper == asm.FnMapUpdateElem {
+			f.updates = true
+			if cost, most = cost+value/4, most+value/4; m == nil {
+				cost = h.base + unknownSize
+			}
 		}
-		cost += min(max(n, 0), math.MaxInt32) / h.perUnit
+		return cost, most, 0
 	}
-	return cost
+	if h.size == 0 {
+		return h.base, h.base, 0
+	}
+	n, ok := f.constant(i, h.size)
+	if !ok {
+		return h.base + unknownSize/h.perUnit, h.base + max(p.maxValue, unknownSize)/h.perUnit, h.size
+	}
+	cost = h.base + min(max(n, 0), math.MaxInt32)/h.perUnit
+	return cost, cost, 0
 }
 
 // longest returns the cost of the longest path from the first instruction. The instructions of a cycle count

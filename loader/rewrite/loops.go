@@ -5,8 +5,10 @@ package rewrite
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 )
 
 // A counted loop takes from the budget of its run at the start of its callback: bpf_loop at every loopStride-th
@@ -17,7 +19,11 @@ import (
 // runs. It is per CPU, because programs do not migrate. A program that starts while another one of the object
 // runs on the CPU shares the budget of that one: it may have been triggered by it, and a fresh budget for each such
 // run would multiply. So a run begins if none is in progress, for which the main function counts up at its start and
-// down at its exits.
+// down at its exits. A program that may take long itself ends the slice of the run that it was triggered by, which then
+// reads the clock.
+//
+// The state is changed without locks. Programs can be preempted, and others may run on the CPU then, which is why the
+// number of programs in progress is added to with an atomic instruction: a lost step would last.
 
 const (
 	// LoopNanos is the CPU time that the loops of a run may take.
@@ -48,6 +54,7 @@ const (
 	stateDepth   = 24 // programs in progress
 	stateTotal   = 32 // cost of all elements of an iterator
 	stateStopped = 40 // bit set of programs with a stopped loop
+	stateBegan   = 48 // clock when the element of an iterator began
 	// LoopStateShift is the logarithm of the size.
 	LoopStateShift = 6
 )
@@ -60,20 +67,29 @@ type Budget struct {
 	Counters int // offset of the counters of stopped runs in the value; one of 8 bytes for each loop
 	Program  int // number of the program
 	Iterator bool
+	// Timed means that the time of all elements of an iterator is limited, not only that of their loops. Counter is for
+	// iterators that this stops.
+	Timed   bool
+	Counter int
 }
 
-// BoundLoops makes the loops of a program take from the budget; each has the counter that it names. The main
-// function's first skip instructions, a prologue of the loader, are left alone. It returns how many slots of
-// 8 bytes are inserted after them.
-func (b *Budget) BoundLoops(insns asm.Instructions, loops []Loop,
-	skip int) (out asm.Instructions, slots int, err error) {
+// BoundLoops makes a program end in time; its loops have the counters that they name. The main function's first skip
+// instructions, a prologue of the loader, are left alone. It returns how many slots of 8 bytes are inserted after
+// them.
+func (b *Budget) BoundLoops(insns asm.Instructions, bounds Bounds, skip int) (out asm.Instructions, slots int,
+	err error) {
+	insns, functions := b.replaceCalls(insns, bounds.Calls)
+	loops := bounds.Loops
 	end := 1
 	for end < len(insns) && insns[end].Symbol() == "" {
 		end++
 	}
-	main, slots, err := b.boundMain(insns[:end:end], skip)
-	if err != nil {
-		return nil, 0, err
+	main := insns[:end:end]
+	if len(loops) > 0 || b.Timed || bounds.Most >= longRun || slices.ContainsFunc(bounds.Calls, Call.searches) {
+		main, slots, err = b.boundMain(main, skip)
+		if err != nil {
+			return nil, 0, err
+		}
 	}
 	out = append(out, main...)
 	for start := end; start < len(insns); start = end {
@@ -90,7 +106,44 @@ func (b *Budget) BoundLoops(insns asm.Instructions, loops []Loop,
 		}
 		out = append(out, body...)
 	}
-	return out, slots, nil
+	return append(out, functions...), slots, nil
+}
+
+// replaceCalls returns a copy of a program with some calls of helpers replaced by calls of functions, and these. The
+// number of slots remains the same.
+func (b *Budget) replaceCalls(insns asm.Instructions, calls []Call) (out, functions asm.Instructions) {
+	out = slices.Clone(insns)
+	named := map[string]bool{}
+	for i := range calls {
+		c := &calls[i]
+		helper := asm.Instructions{c.Helper.Call(), asm.Return()}
+		name := fmt.Sprintf("btc_limit_%d_%d", c.Helper, c.Size)
+		if c.searches() {
+			name = fmt.Sprintf("btc_search_%d", c.Insn)
+			helper = append(b.charge(&Loop{Helper: c.Helper, Cost: c.Cost, Counter: c.Counter}), helper...)
+		} else {
+			helper = append(asm.Instructions{{OpCode: asm.JLE.Op(asm.ImmSource), Dst: c.Size, Offset: 1, Constant: unknownSize},
+				asm.Mov.Imm(c.Size, unknownSize)}, helper...)
+		}
+		call := asm.Call.Label(name)
+		call.Metadata = out[c.Insn].Metadata
+		out[c.Insn] = call.WithReference(name)
+		if named[name] {
+			continue
+		}
+		named[name] = true
+		head := helper[0].WithSymbol(name)
+		if c.Line != nil {
+			head = head.WithSource(c.Line)
+		}
+		if btf.FuncMetadata(&insns[0]) != nil {
+			number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
+			head = btf.WithFuncMetadata(head, &btf.Func{Name: name, Type: &btf.FuncProto{Return: number}})
+		}
+		helper[0] = head
+		functions = append(functions, helper...)
+	}
+	return out, functions
 }
 
 // Slots returns the number of slots of 8 bytes of instructions.
@@ -125,20 +178,47 @@ const maxJump = 30000
 func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, int, error) {
 	var begin, leave prologue
 	begin.emit(asm.Mov.Reg(asm.R6, asm.R1))
+	if b.Timed {
+		begin.emit(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+	}
 	begin.emit(b.state()...)
+	if b.Timed {
+		begin.emit(asm.LoadMem(asm.R2, asm.R1, stateTotal, asm.DWord), asm.RSh.Imm(asm.R2, walkShift))
+		begin.leave(asm.JLE, asm.R2, maxWalk)
+		begin.emit(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*b.Counter)), set(0, 1), asm.Mov.Imm(asm.R0, 0),
+			asm.Return())
+		begin.land(begin.leaving)
+		begin.leaving = nil
+		begin.emit(asm.StoreMem(asm.R1, stateBegan, asm.R7, asm.DWord))
+	}
 	begin.emit(asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord))
 	begin.leave(asm.JNE, asm.R2, 0)
 	begin.emit(set(stateLeft, loopSlice))
 	for _, at := range []int16{stateWork, stateStart, stateStopped} {
 		begin.emit(set(at, 0))
 	}
+	first := begin.leaving
+	begin.leaving = nil
+	begin.leave(asm.Ja, 0, 0)
+	begin.land(first)
+	// End the slice, without the work that it has left.
+	begin.emit(asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.LoadMem(asm.R3, asm.R1, stateWork, asm.DWord),
+		asm.Sub.Reg(asm.R3, asm.R2), asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord), set(stateLeft, 0))
 	begin.land(begin.leaving)
-	begin.emit(asm.Add.Imm(asm.R2, 1), asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord), asm.Mov.Reg(asm.R1, asm.R6))
+	begin.emit(asm.Mov.Imm(asm.R2, 1), asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth), asm.Mov.Reg(asm.R1, asm.R6))
 
 	leave.emit(asm.Mov.Reg(asm.R6, asm.R0))
+	if b.Timed {
+		leave.emit(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+	}
 	leave.emit(b.state()...)
-	leave.emit(asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord), asm.Add.Imm(asm.R2, -1),
-		asm.StoreMem(asm.R1, stateDepth, asm.R2, asm.DWord), asm.Mov.Reg(asm.R0, asm.R6), asm.Return())
+	if b.Timed {
+		leave.emit(asm.LoadMem(asm.R2, asm.R1, stateBegan, asm.DWord), asm.Sub.Reg(asm.R7, asm.R2),
+			asm.Mul.Imm(asm.R7, loopWork/LoopNanos), asm.LoadMem(asm.R2, asm.R1, stateTotal, asm.DWord),
+			asm.Add.Reg(asm.R2, asm.R7), asm.StoreMem(asm.R1, stateTotal, asm.R2, asm.DWord))
+	}
+	leave.emit(asm.Mov.Imm(asm.R2, -1), asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth),
+		asm.Mov.Reg(asm.R0, asm.R6), asm.Return())
 
 	// Exits become jumps to the end, or to the start if that is too far.
 	body := append(asm.Instructions(nil), insns[skip:]...)
@@ -217,7 +297,7 @@ func (b *Budget) charge(l *Loop) asm.Instructions {
 		asm.StoreMem(asm.R1, stateStart, asm.R0, asm.DWord), asm.Sub.Reg(asm.R0, asm.R2),
 		asm.RSh.Imm(asm.R0, clockShift))
 	p.leaving = nil
-	if b.Iterator {
+	if b.Iterator && !b.Timed {
 		p.emit(asm.LoadMem(asm.R5, asm.R1, stateTotal, asm.DWord), asm.Add.Reg(asm.R5, asm.R4),
 			asm.StoreMem(asm.R1, stateTotal, asm.R5, asm.DWord), asm.RSh.Imm(asm.R5, walkShift))
 		p.leave(asm.JGT, asm.R5, maxWalk)

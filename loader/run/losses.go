@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	"btc/loader/load"
 	"btc/loader/output"
 )
 
@@ -95,11 +96,13 @@ func (c *lossCounter) checkLoops(final bool) {
 		if n == 0 || !final && !seen.due(now) {
 			continue
 		}
-		text := loopText
+		at, text := &c.loaded.Loops.Of[i], loopText
+		if at.Kind == load.Iterator {
+			text = iteratorText
+		}
 		if n > 1 {
 			text += fmt.Sprintf(" (%d times)", n)
 		}
-		at := &c.loaded.Loops.Of[i]
 		c.front.report(&output.Diagnostic{
 			Kind: "runtime_error", Severity: "WARNING", Pos: *at.Pos, Chain: at.Chain, Text: text, Source: !seen.shown,
 		})
@@ -111,6 +114,9 @@ func (c *lossCounter) checkLoops(final bool) {
 
 // loopText is the message about a loop that used up the budget of its run.
 const loopText = "Loop stopped: the loops of one run took 0.25 s of CPU time; --allow long-loops lifts this limit"
+
+// iteratorText is the message about an iterator that used up its time (rewrite.Budget.Timed).
+const iteratorText = "Iterator stopped: it took 10 s of CPU time; --allow long-loops lifts this limit"
 
 // read returns the current counters; nil if they cannot be read.
 func (c *lossCounter) read() []uint64 {
