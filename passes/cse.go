@@ -37,15 +37,7 @@ func cse(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// stableOps read what stays the same for one run of a program: who runs, on
-// which CPU (the kernel disables migration), and the saved registers.
-var stableOps = map[ir.Op]bool{
-	ir.OpPid: true, ir.OpTid: true, ir.OpUid: true, ir.OpGid: true, ir.OpCPU: true, ir.OpCurtask: true, ir.OpCgroup: true,
-	ir.OpNumaID: true, ir.OpNcpus: true, ir.OpArg: true, ir.OpRetval: true, ir.OpFuncIP: true, ir.OpProbeIP: true,
-	ir.OpReg: true, ir.OpUsermode: true, ir.OpSaved: true,
-}
-
-// stableHelpers are the helpers that stableOps are lowered to.
+// stableHelpers are the helpers that ops with the trait Stable are lowered to.
 var stableHelpers = map[string]bool{
 	"get_current_pid_tgid": true, "get_current_uid_gid": true, "get_smp_processor_id": true, "get_current_task": true,
 	"get_current_task_btf": true, "get_current_cgroup_id": true, "get_numa_node_id": true, "get_func_ip": true, "get_attach_cookie": true,
@@ -56,7 +48,7 @@ func mergeable(m *ir.Module, v *ir.Value) bool {
 	switch {
 	case v.Type.Kind == ir.Void:
 		return false
-	case v.Op.Info().Effect == ir.Pure, stableOps[v.Op]:
+	case v.Op.Info().Effect == ir.Pure, v.Op.Is(ir.Stable):
 		return true
 	case v.Op == ir.OpCall:
 		return stableHelpers[v.Sym]
@@ -88,7 +80,7 @@ func hashOf(v *ir.Value) uint64 {
 // swappable reports whether the operands may be exchanged (in an icmp, with the
 // condition).
 func swappable(v *ir.Value) bool {
-	return len(v.Args) == 2 && (commutes[v.Op] || v.Op == ir.OpICmp) && v.Args[0].Type == v.Args[1].Type
+	return len(v.Args) == 2 && (v.Op.Is(ir.Commutes) || v.Op == ir.OpICmp) && v.Args[0].Type == v.Args[1].Type
 }
 
 // equal reports whether two mergeable values are always the same.

@@ -122,13 +122,6 @@ func sweep(b *ir.Block, live ir.ValueSet, preds []ir.Pred) {
 	}
 }
 
-// slotWriters are ops whose only effects are their result and a write to their first
-// argument.
-var slotWriters = map[ir.Op]bool{
-	ir.OpStore: true, ir.OpComm: true, ir.OpReadMem: true, ir.OpMemCopy: true, ir.OpMemZero: true,
-	ir.OpStrLit: true, ir.OpStr: true, ir.OpStrCopy: true,
-}
-
 // dropDeadWrites drops writes to slots that are only ever written.
 func dropDeadWrites(f *ir.Func) {
 	used := make([]bool, f.NumSlots())
@@ -139,7 +132,7 @@ func dropDeadWrites(f *ir.Func) {
 		}
 	}
 	writes := func(v *ir.Value) bool {
-		return slotWriters[v.Op] && v.Args[0].Op == ir.OpSlotAddr && uses[v.ID] == 0 && !mayFail(v)
+		return v.Op.Is(ir.WritesArg0) && v.Args[0].Op == ir.OpSlotAddr && uses[v.ID] == 0 && !mayFail(v)
 	}
 	for _, b := range f.Blocks {
 		for _, v := range b.Values {

@@ -224,12 +224,9 @@ func constOf(t ir.Type, n int64) *ir.Value {
 	return c
 }
 
-// commutes lists the ops whose operands may be exchanged.
-var commutes = map[ir.Op]bool{ir.OpAdd: true, ir.OpMul: true, ir.OpAnd: true, ir.OpOr: true, ir.OpXor: true}
-
 func foldBinary(fo *folder, v *ir.Value) *ir.Value {
 	x, y := v.Args[0], v.Args[1]
-	if x.IsConst() && commutes[v.Op] && y.Type == x.Type {
+	if x.IsConst() && v.Op.Is(ir.Commutes) && y.Type == x.Type {
 		return fo.become(v, v.Op, y, x)
 	}
 	if x == y && x.ID >= 0 {

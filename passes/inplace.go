@@ -161,7 +161,7 @@ func fixedAtLoad(m *ir.Module, v *ir.Value) bool {
 		case v.Op == ir.OpGlobal:
 			g := m.Global(v.Sym)
 			is = g != nil && g.Kind.Constant()
-		case v.Op == ir.OpICmp, v.Op == ir.OpSelect, v.Op == ir.OpBoolInt, v.Op == ir.OpZext, v.Op == ir.OpSext, binaryOps[v.Op]:
+		case v.Op == ir.OpICmp, v.Op == ir.OpSelect, v.Op == ir.OpBoolInt, v.Op == ir.OpZext, v.Op == ir.OpSext, v.Op.Is(ir.Binary):
 			is = !slices.ContainsFunc(v.Args, func(a *ir.Value) bool { return !fixed(a) })
 		}
 		known[v] = is

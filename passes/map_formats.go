@@ -68,7 +68,7 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 			for _, v := range b.Values {
 				for i, a := range v.Args {
 					switch {
-					case a.Op != ir.OpMapRef || i == 0 && adds[v.Op]:
+					case a.Op != ir.OpMapRef || i == 0 && v.Op.Is(ir.Updates):
 					case v.Op == ir.OpMapAdd && uses[v.ID] == 0 && v.Args[1].IsConst() && v.Args[1].Imm > 0:
 						grows[a.Sym] = true
 					default:

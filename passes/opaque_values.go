@@ -238,16 +238,6 @@ func (k *known) all(v *ir.Value, set ir.ValueSet) bool {
 	return all
 }
 
-// hostDecides are the constants by which the verifier removes code for features that a
-// kernel lacks.
-var hostDecides = map[ir.Op]bool{
-	ir.OpCORE:     true,
-	ir.OpGlobal:   true,
-	ir.OpPerArch:  true,
-	ir.OpAttachID: true,
-	ir.OpSaved:    true,
-}
-
 // isRuntime: v comes from a call or from memory on each path, whichever of them the host decides for.
 func (k *known) isRuntime(v *ir.Value, set ir.ValueSet) bool {
 	switch v.Op {
@@ -265,13 +255,13 @@ func (k *known) isRuntime(v *ir.Value, set ir.ValueSet) bool {
 		}
 		some = some || !a.IsConst()
 	}
-	return some && !hostDecides[v.Op]
+	return some && !v.Op.Is(ir.HostDecides)
 }
 
 // isFree: neither v nor the branch that chose it depends on the host, unless it chose among values that are constants
 // on no host.
 func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
-	if hostDecides[v.Op] {
+	if v.Op.Is(ir.HostDecides) {
 		return false
 	}
 	free := true
@@ -335,21 +325,7 @@ func (k *known) isFixed(v *ir.Value, set ir.ValueSet) bool {
 	case ir.OpParam, ir.OpSelect, ir.OpZext, ir.OpSext:
 		return k.all(v, set)
 	}
-	return binaryOps[v.Op] && k.all(v, set)
-}
-
-var binaryOps = map[ir.Op]bool{
-	ir.OpAdd:  true,
-	ir.OpSub:  true,
-	ir.OpMul:  true,
-	ir.OpUDiv: true,
-	ir.OpUMod: true,
-	ir.OpAnd:  true,
-	ir.OpOr:   true,
-	ir.OpXor:  true,
-	ir.OpShl:  true,
-	ir.OpLShr: true,
-	ir.OpAShr: true,
+	return v.Op.Is(ir.Binary) && k.all(v, set)
 }
 
 // findTests lists the comparisons of each value with a constant, and finds what
@@ -385,7 +361,7 @@ func (k *known) findTests() {
 	for len(work) > 0 {
 		v := work[len(work)-1]
 		work = work[:len(work)-1]
-		if v.Op == ir.OpParam || v.Op == ir.OpSelect || binaryOps[v.Op] {
+		if v.Op == ir.OpParam || v.Op == ir.OpSelect || v.Op.Is(ir.Binary) {
 			k.back(v, ask)
 		}
 	}

@@ -113,7 +113,7 @@ func aggregated(m *ir.Module) mapUses {
 				for i, a := range v.Args {
 					switch {
 					case a.Op != ir.OpMapRef:
-					case i > 0 || !adds[v.Op] || f.Prog == nil || !scalarKey(v):
+					case i > 0 || !v.Op.Is(ir.Updates) || f.Prog == nil || !scalarKey(v):
 						u.other[a.Sym] = true
 					default:
 						if u.sites[a.Sym] == nil {
@@ -275,7 +275,7 @@ func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 				return false
 			}
 		case w.Op == ir.OpComm, w.Op == ir.OpMemZero, w.Op == ir.OpStrLit, w.Op == ir.OpStr && use.i == 0:
-		case adds[w.Op]:
+		case w.Op.Is(ir.Updates):
 		default:
 			return false
 		}
@@ -283,38 +283,12 @@ func (uses slotUses) scalar(f *ir.Func, key *ir.Value) bool {
 	return true
 }
 
-// numbers are the ops whose results are numbers regardless of their operands.
-var numbers = map[ir.Op]bool{
-	ir.OpConst:   true,
-	ir.OpPid:     true,
-	ir.OpTid:     true,
-	ir.OpUid:     true,
-	ir.OpGid:     true,
-	ir.OpCPU:     true,
-	ir.OpCgroup:  true,
-	ir.OpNumaID:  true,
-	ir.OpRand:    true,
-	ir.OpNsecs:   true,
-	ir.OpElapsed: true,
-	ir.OpMapGet:  true,
-	ir.OpAnd:     true,
-	ir.OpOr:      true,
-	ir.OpXor:     true,
-	ir.OpMul:     true,
-	ir.OpUDiv:    true,
-	ir.OpUMod:    true,
-	ir.OpShl:     true,
-	ir.OpLShr:    true,
-	ir.OpAShr:    true,
-	ir.OpBoolInt: true,
-}
-
 // scalar reports whether v is a number to the verifier; false if unknown or more than depth
 // operands away.
 func scalar(f *ir.Func, v *ir.Value, deep int) bool {
 	untyped := f.Prog.Kind == probe.Tracepoint || f.Prog.Kind == probe.Kprobe || f.Prog.Kind == probe.Kretprobe
 	switch {
-	case numbers[v.Op]:
+	case v.Op.Is(ir.Number):
 		return true
 	case deep == 0:
 		return false

@@ -36,19 +36,6 @@ func sharing(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// adds are the aggregations that consist of a load, an add and a store, and those that
-// begin with their first value.
-var adds = map[ir.Op]bool{
-	ir.OpCount: true,
-	ir.OpSum:   true,
-	ir.OpAvg:   true,
-	ir.OpStats: true,
-	ir.OpHist:  true,
-	ir.OpLhist: true,
-	ir.OpMin:   true,
-	ir.OpMax:   true,
-}
-
 // nestingMaps finds the maps whose aggregations can be interrupted on a CPU by
 // another aggregation of the same map, which would lose a step if values of one
 // CPU changed without atomics.
@@ -71,7 +58,7 @@ func nestingMaps(m *ir.Module) map[string]bool {
 	for _, f := range m.Funcs {
 		for _, b := range f.Blocks {
 			for _, v := range b.Values {
-				if !adds[v.Op] {
+				if !v.Op.Is(ir.Updates) {
 					continue
 				}
 				u := all[v.Args[0].Sym]

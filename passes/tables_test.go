@@ -25,20 +25,20 @@ func opsWhere(holds func(op ir.Op) bool) string {
 func TestOpTables(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		table map[ir.Op]bool
+		trait ir.Trait
 		want  string
 	}{
-		{"commutative", commutes, "add mul and or xor"},
-		{"constant during a run", stableOps,
+		{"commutative", ir.Commutes, "add mul and or xor"},
+		{"constant during a run", ir.Stable,
 			"saved pid tid uid gid cpu curtask cgroup numaid ncpus arg retval funcip probeip reg usermode"},
-		{"no effect other than a write to the first argument", slotWriters, "store comm readmem memcopy memzero strlit str strcopy"},
-		{"known on the host", hostDecides, "core global attachid saved perarch"},
-		{"arithmetic", binaryOps, "add sub mul udiv umod and or xor shl lshr ashr"},
-		{"a number for any operands", numbers,
+		{"no effect other than a write to the first argument", ir.WritesArg0, "store comm readmem memcopy memzero strlit str strcopy"},
+		{"known on the host", ir.HostDecides, "core global attachid saved perarch"},
+		{"arithmetic", ir.Binary, "add sub mul udiv umod and or xor shl lshr ashr"},
+		{"a number for any operands", ir.Number,
 			"const mul udiv umod and or xor shl lshr ashr boolint pid tid uid gid nsecs elapsed cpu rand cgroup numaid mapget"},
-		{"updates of an aggregation", adds, "count sum avg min max stats hist lhist"},
+		{"updates of an aggregation", ir.Updates, "count sum avg min max stats hist lhist"},
 	} {
-		if got := opsWhere(func(op ir.Op) bool { return c.table[op] }); got != c.want {
+		if got := opsWhere(func(op ir.Op) bool { return op.Is(c.trait) }); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}

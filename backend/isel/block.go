@@ -207,9 +207,20 @@ func (s *selector) define(v *ir.Value, o mach.Operand) {
 	s.reg[v.ID] = o.Reg
 }
 
-var binary = map[ir.Op]mach.Op{ir.OpAdd: mach.Add, ir.OpSub: mach.Sub, ir.OpMul: mach.Mul, ir.OpUDiv: mach.Div,
-	ir.OpUMod: mach.Mod, ir.OpAnd: mach.And, ir.OpOr: mach.Or, ir.OpXor: mach.Xor, ir.OpShl: mach.Lsh,
-	ir.OpLShr: mach.Rsh, ir.OpAShr: mach.Arsh}
+// binary maps the ops with the trait Binary.
+var binary = map[ir.Op]mach.Op{
+	ir.OpAdd:  mach.Add,
+	ir.OpSub:  mach.Sub,
+	ir.OpMul:  mach.Mul,
+	ir.OpUDiv: mach.Div,
+	ir.OpUMod: mach.Mod,
+	ir.OpAnd:  mach.And,
+	ir.OpOr:   mach.Or,
+	ir.OpXor:  mach.Xor,
+	ir.OpShl:  mach.Lsh,
+	ir.OpLShr: mach.Rsh,
+	ir.OpAShr: mach.Arsh,
+}
 
 // value selects one placed value.
 func (s *selector) value(v *ir.Value) {

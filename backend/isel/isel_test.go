@@ -182,3 +182,13 @@ func TestUnknownHelper(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestBinary checks that each op with the trait Binary, and no other, is selected to an instruction.
+func TestBinary(t *testing.T) {
+	for i := range ir.Ops {
+		op := ir.Op(i)
+		if _, ok := binary[op]; ok != op.Is(ir.Binary) {
+			t.Errorf("%v: selected to an instruction: %v", op, ok)
+		}
+	}
+}
