@@ -140,7 +140,7 @@ func retryWithSmallerFrame(in Input, src *diag.Source, err error) *Output {
 
 // frontend compiles source to IR; nil when the script has errors.
 func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
-	script := parse.Script(src, diags)
+	script := parse.Script(src, diags, expand.Values(check.IsValue))
 	if script == nil || slices.ContainsFunc(diags.Sorted(), isSyntax) {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	c := cdef.Predefined(t)
 	c.Dirs, c.Include = in.Dirs, in.Include
 	script = expand.Script(script, diags, expand.Options{
-		Builtin: check.IsBuiltin, C: c, Values: in.fixed.values, Named: in.fixed.named,
+		Builtin: check.IsBuiltin, IsValue: expand.Values(check.IsValue), C: c, Values: in.fixed.values, Named: in.fixed.named,
 		Confined: in.Confined,
 	})
 	info := check.Check(script, t, in.Files, diags)

@@ -17,6 +17,7 @@ import (
 	"btc/frontend/check"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/internal/option"
 	"btc/internal/probe"
@@ -373,7 +374,7 @@ func declaration(t *kernel.Type, name string) string {
 // target.
 func (l *lister) script(path, text string) error {
 	diags := &diag.List{}
-	script := parse.Script(diag.NewSource(path, text), diags)
+	script := parse.Script(diag.NewSource(path, text), diags, expand.Values(check.IsValue))
 	if err := diags.Err(); err != nil {
 		return err
 	}

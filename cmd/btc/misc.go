@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"btc/frontend/ast"
+	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/internal/option"
 	"btc/passes"
@@ -61,7 +63,7 @@ func formatFile(path string, write bool) error {
 // formatText prints a script in canonical form, or writes it back to its file.
 func formatText(path, text string, write bool) error {
 	diags := &diag.List{}
-	script := parse.Script(diag.NewSource(path, text), diags)
+	script := parse.Script(diag.NewSource(path, text), diags, expand.Values(check.IsValue))
 	if err := diags.Err(); err != nil {
 		return err
 	}

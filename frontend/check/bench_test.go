@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/ir/kernel"
 )
@@ -32,7 +33,7 @@ tracepoint:syscalls:sys_exit_openat /@f[tid]/ { printf("%d %s\n", args.ret, str(
 			b.Fatal(err)
 		}
 		l := new(diag.List)
-		script := parse.Script(diag.NewSource("bench.bt", text), l)
+		script := parse.Script(diag.NewSource("bench.bt", text), l, expand.Values(IsValue))
 		b.StartTimer()
 		Check(script, t, nil, l)
 		if l.HasErrors() {

@@ -33,11 +33,11 @@ var theTarget = sync.OnceValue(func() *kernel.Target {
 // checkText parses and checks a script; there is no Info if the script does not parse.
 func checkText(text string) (*Info, *diag.List) {
 	l := new(diag.List)
-	script := parse.Script(diag.NewSource("test.bt", text), l)
+	script := parse.Script(diag.NewSource("test.bt", text), l, expand.Values(IsValue))
 	if script == nil {
 		return nil, l
 	}
-	script = expand.Script(script, l, expand.Options{Builtin: IsBuiltin})
+	script = expand.Script(script, l, expand.Options{Builtin: IsBuiltin, IsValue: expand.Values(IsValue)})
 	return Check(script, theTarget(), nil, l), l
 }
 

@@ -23,15 +23,17 @@ type Function struct {
 	Exits bool
 	// Effect: the call has side effects; its result may be ignored.
 	Effect bool
-	// Supported: the compiler and the loader implement it.
-	Supported bool
 
-	value    bool // may be written without parentheses
-	min, max int  // numbers of arguments
-	unsafe   bool
-	in       onlyIn // the kinds of probes that permit it; nil for all
-	result   *types.Type
-	check    func(b *body, c *callSite) // nil: no arguments, and the result type is result
+	value       bool // may be written without parentheses
+	min, max    int  // numbers of arguments
+	unsafe      bool
+	unsupported bool   // refused by name
+	inProbe     bool   // needs the context of a program: not in functions of the script
+	text0       bool   // the first argument is a literal for the compiler, to which max_strlen does not apply
+	usage       string // of functions with several or unusual arguments, for messages
+	in          onlyIn // the kinds of probes that permit it; nil for all
+	result      *types.Type
+	check       func(b *body, c *callSite) // nil: no arguments, and the result type is result
 }
 
 // callSite is one use of a Function while it is checked. Its position and number of
@@ -93,78 +95,86 @@ func IsBuiltin(name string) bool {
 	return isArg || functionTable()[name] != nil
 }
 
+// IsValue reports whether a name is that of a builtin that may be written without parentheses.
+func IsValue(name string) bool {
+	name = strings.TrimPrefix(name, "__builtin_")
+	_, isArg := argNumber(name)
+	fn := functionTable()[name]
+	return isArg || fn != nil && fn.value
+}
+
 // builtinRows returns the builtins with a value: the current process, time, CPU and so on.
 func builtinRows() []Function {
 	u64 := types.TUint64
 	return []Function{
-		{Name: "pid", value: true, max: 1, result: types.TUint32, check: (*body).namespace, Supported: true},
-		{Name: "tid", value: true, max: 1, result: types.TUint32, check: (*body).namespace, Supported: true},
-		{Name: "uid", value: true, result: u64, Supported: true},
-		{Name: "gid", value: true, result: u64, Supported: true},
-		{Name: "nsecs", value: true, max: 1, result: u64, check: (*body).nsecs, Supported: true},
-		{Name: "elapsed", value: true, result: u64, Supported: true},
-		{Name: "cpu", value: true, result: u64, Supported: true},
-		{Name: "curtask", value: true, check: (*body).curtask, Supported: true},
-		{Name: "rand", value: true, result: u64, Supported: true},
-		{Name: "cgroup", value: true, result: u64, Supported: true},
-		{Name: "numaid", value: true, result: u64, Supported: true},
-		{Name: "jiffies", value: true, result: u64, Supported: true},
-		{Name: "ncpus", value: true, result: u64, Supported: true},
-		{Name: "cpid", value: true, result: u64, Supported: true},
-		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm, Supported: true},
-		{Name: "username", value: true, result: types.TUsername, Supported: true},
-		{Name: "ppid", value: true, max: 1, check: (*body).taskField, Supported: true},
-		{Name: "pcomm", value: true, max: 1, check: (*body).taskField, Supported: true},
-		{Name: "leader_tid", value: true, max: 1, check: (*body).taskField, Supported: true},
-		{Name: "leader_comm", value: true, max: 1, check: (*body).taskField, Supported: true},
-		{Name: "arg", value: true, in: inEntry, result: u64, check: (*body).register, Supported: true},
-		{Name: "retval", value: true, in: inReturn, check: (*body).retval, Supported: true},
-		{Name: "func", value: true, in: inFunc, check: (*body).funcName, Supported: true},
-		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, Supported: true},
-		{Name: "probe", value: true, check: (*body).probeName, Supported: true},
-		{Name: "probetype", value: true, check: (*body).probeType, Supported: true},
-		{Name: "usermode", value: true, result: types.TUint8, check: (*body).usermode, Supported: true},
-		{Name: "kstack", value: true, max: 2, check: (*body).stack, Supported: true},
-		{Name: "ustack", value: true, max: 2, check: (*body).stack, Supported: true},
-		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, Supported: true},
-		{Name: "ksym", min: 1, max: 1, result: types.TKsym, check: (*body).address, Supported: true},
-		{Name: "usym", min: 1, max: 1, result: types.TUsym, check: (*body).address, Supported: true},
-		{Name: "kptr", min: 1, max: 1, check: (*body).setSpace, Supported: true},
-		{Name: "uptr", min: 1, max: 1, check: (*body).setSpace, Supported: true},
-		{Name: "bswap", min: 1, max: 1, check: (*body).bswap, Supported: true},
+		{Name: "pid", value: true, max: 1, result: types.TUint32, check: (*body).namespace},
+		{Name: "tid", value: true, max: 1, result: types.TUint32, check: (*body).namespace},
+		{Name: "uid", value: true, result: u64},
+		{Name: "gid", value: true, result: u64},
+		{Name: "nsecs", value: true, max: 1, result: u64, check: (*body).nsecs},
+		{Name: "elapsed", value: true, result: u64},
+		{Name: "cpu", value: true, result: u64},
+		{Name: "curtask", value: true, check: (*body).curtask},
+		{Name: "rand", value: true, result: u64},
+		{Name: "cgroup", value: true, result: u64},
+		{Name: "numaid", value: true, result: u64},
+		{Name: "jiffies", value: true, result: u64},
+		{Name: "ncpus", value: true, result: u64},
+		{Name: "cpid", value: true, result: u64},
+		{Name: "comm", value: true, max: 1, result: types.MakeString(16), check: (*body).comm},
+		{Name: "username", value: true, result: types.TUsername},
+		{Name: "ppid", value: true, max: 1, check: (*body).taskField},
+		{Name: "pcomm", value: true, max: 1, check: (*body).taskField},
+		{Name: "leader_tid", value: true, max: 1, check: (*body).taskField},
+		{Name: "leader_comm", value: true, max: 1, check: (*body).taskField},
+		{Name: "arg", value: true, in: inEntry, result: u64, check: (*body).register},
+		{Name: "retval", value: true, in: inReturn, check: (*body).retval},
+		{Name: "func", value: true, in: inFunc, check: (*body).funcName},
+		{Name: "ctx", value: true, in: inCtx, check: (*body).ctxValue, inProbe: true},
+		{Name: "probe", value: true, check: (*body).probeName, inProbe: true},
+		{Name: "probetype", value: true, check: (*body).probeType, inProbe: true},
+		{Name: "usermode", value: true, result: types.TUint8, check: (*body).usermode},
+		{Name: "kstack", value: true, max: 2, check: (*body).stack, inProbe: true, usage: "kstack, kstack(frames) or kstack(mode, frames)"},
+		{Name: "ustack", value: true, max: 2, check: (*body).stack, inProbe: true, usage: "ustack, ustack(frames) or ustack(mode, frames)"},
+		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, usage: `reg("ip")`},
+		{Name: "ksym", min: 1, max: 1, result: types.TKsym, check: (*body).address, usage: "ksym(address)"},
+		{Name: "usym", min: 1, max: 1, result: types.TUsym, check: (*body).address, usage: "usym(address)"},
+		{Name: "kptr", min: 1, max: 1, check: (*body).setSpace},
+		{Name: "uptr", min: 1, max: 1, check: (*body).setSpace},
+		{Name: "bswap", min: 1, max: 1, check: (*body).bswap, usage: "bswap(number)"},
 	}
 }
 
 // stringRows returns the rows of functions that return strings and addresses.
 func stringRows() []Function {
 	return []Function{
-		{Name: "str", min: 1, max: 2, check: (*body).str, Supported: true},
-		{Name: "buf", min: 1, max: 2, check: (*body).buf, Supported: true},
-		{Name: "strncmp", min: 3, max: 3, result: types.TUint64, check: (*body).strncmp, Supported: true},
-		{Name: "ntop", min: 1, max: 2, result: types.TInet, check: (*body).ntop, Supported: true},
-		{Name: "getopt", min: 1, max: 3, check: (*body).getopt, Supported: true},
-		{Name: "strftime", min: 2, max: 2, check: (*body).strftime, Supported: true},
+		{Name: "str", min: 1, max: 2, check: (*body).str, usage: "str(pointer[, length])"},
+		{Name: "buf", min: 1, max: 2, check: (*body).buf, usage: "buf(pointer or array[, length])"},
+		{Name: "strncmp", min: 3, max: 3, result: types.TUint64, check: (*body).strncmp, usage: "strncmp(string, string, length), which is 0 for equal strings"},
+		{Name: "ntop", min: 1, max: 2, result: types.TInet, check: (*body).ntop, usage: "ntop([family, ]address)"},
+		{Name: "getopt", min: 1, max: 3, check: (*body).getopt, text0: true, usage: `getopt("name", default[, "what it does"])`},
+		{Name: "strftime", min: 2, max: 2, check: (*body).strftime, usage: `strftime("%H:%M:%S", nsecs)`},
 	}
 }
 
 // mapRows returns the rows of functions on maps.
 func mapRows() []Function {
 	return []Function{
-		{Name: "count", Agg: true, Supported: true},
-		{Name: "sum", min: 1, max: 1, Agg: true, Supported: true},
-		{Name: "avg", min: 1, max: 1, Agg: true, Supported: true},
-		{Name: "min", min: 1, max: 1, Agg: true, Supported: true},
-		{Name: "max", min: 1, max: 1, Agg: true, Supported: true},
-		{Name: "stats", min: 1, max: 1, Agg: true, Supported: true},
-		{Name: "hist", min: 1, max: 2, Agg: true, Supported: true},
-		{Name: "lhist", min: 4, max: 4, Agg: true, Supported: true},
-		{Name: "tseries", min: 3, max: 4, Agg: true, Supported: true},
-		{Name: "delete", min: 1, max: 2, result: types.TBool, check: (*body).deleteMap, Supported: true},
-		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, Supported: true},
-		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
-		{Name: "stack_len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, Supported: true},
-		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
-		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, Supported: true},
+		{Name: "count", Agg: true, usage: "@x = count()"},
+		{Name: "sum", min: 1, max: 1, Agg: true, usage: "@x = sum(number)"},
+		{Name: "avg", min: 1, max: 1, Agg: true, usage: "@x = avg(number)"},
+		{Name: "min", min: 1, max: 1, Agg: true, usage: "@x = min(number)"},
+		{Name: "max", min: 1, max: 1, Agg: true, usage: "@x = max(number)"},
+		{Name: "stats", min: 1, max: 1, Agg: true, usage: "@x = stats(number)"},
+		{Name: "hist", min: 1, max: 2, Agg: true, usage: "@x = hist(number) or hist(number, bits)"},
+		{Name: "lhist", min: 4, max: 4, Agg: true, usage: "@x = lhist(number, min, max, step)"},
+		{Name: "tseries", min: 3, max: 4, Agg: true, usage: "@x = tseries(number, interval, intervals[, aggregation]), as in tseries(1, 1s, 10)"},
+		{Name: "delete", min: 1, max: 2, result: types.TBool, check: (*body).deleteMap, usage: "delete(@map, key)"},
+		{Name: "has_key", min: 2, max: 2, result: types.TBool, check: (*body).hasKey, usage: "has_key(@map, key)"},
+		{Name: "len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, usage: "len(@map)"},
+		{Name: "stack_len", min: 1, max: 1, result: types.TInt64, check: (*body).lenMap, usage: "stack_len(kstack)"},
+		{Name: "clear", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, usage: "clear(@map)"},
+		{Name: "zero", min: 1, max: 1, result: types.TNone, Effect: true, check: (*body).wholeMap, usage: "zero(@map)"},
 	}
 }
 
@@ -172,30 +182,25 @@ func mapRows() []Function {
 func outputRows() []Function {
 	none := types.TNone
 	return []Function{
-		{Name: "printf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
-		{Name: "print", min: 1, max: 3, result: none, Effect: true, check: (*body).print, Supported: true},
-		{Name: "exit", max: 1, result: none, Effect: true, Exits: true, check: (*body).exit, Supported: true},
-		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time, Supported: true},
-		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join, Supported: true},
-		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, Supported: true},
-		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf, Supported: true},
+		{Name: "printf", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, text0: true, usage: `printf("format", values...)`},
+		{Name: "print", min: 1, max: 3, result: none, Effect: true, check: (*body).print, usage: "print(value), print(@map) or print(@map, top, divisor)"},
+		{Name: "exit", max: 1, result: none, Effect: true, Exits: true, check: (*body).exit, usage: "exit() or exit(code)"},
+		{Name: "time", max: 1, result: none, Effect: true, check: (*body).time},
+		{Name: "join", min: 1, max: 2, result: none, Effect: true, check: (*body).join, usage: "join(argv[, separator])"},
+		{Name: "cat", min: 1, max: 128, result: none, Effect: true, check: (*body).printf, usage: `cat("/path")`},
+		{Name: "system", min: 1, max: 128, result: none, Effect: true, unsafe: true, check: (*body).printf, usage: `system("command", values...)`},
 	}
 }
 
 // unsupportedRows returns the rows of functions of bpftrace that btc refuses. Each has a row so
 // that the error names it.
 func unsupportedRows() []Function {
-	names := "dw_ustack " +
-		"elf_is_exe elf_info"
-	values := "args"
-	var rows []Function
-	for _, name := range strings.Fields(names) {
-		rows = append(rows, Function{Name: name, max: 128})
+	return []Function{
+		{Name: "dw_ustack", max: 128, value: true, unsupported: true},
+		{Name: "elf_is_exe", max: 128, unsupported: true},
+		{Name: "elf_info", max: 128, unsupported: true},
+		{Name: "args", max: 128, value: true}, // (*body).builtin handles it
 	}
-	for _, name := range strings.Fields(values) {
-		rows = append(rows, Function{Name: name, max: 128, value: true})
-	}
-	return rows
 }
 
 // builtin types a use of the table, a name (args nil) or a call. It reports
@@ -222,11 +227,11 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 		if b.argsHere(at) {
 			b.allArgs(at, e)
 		}
-	case !fn.Supported:
+	case fn.unsupported:
 		b.unsupported(c.name, "%s", name)
 	case fn.Agg:
 		b.aggMisuse(at)
-	case b.sub != nil && notInSubprog[name]:
+	case b.sub != nil && fn.inProbe:
 		b.fail(diag.NotInThisProbe, at, "%s can only be used inside of a probe.", name)
 	case !b.permitted(c, name) || !b.arity(c):
 	case isArg && n >= int64(b.argLimit()):
@@ -254,17 +259,6 @@ func (b *body) builtin(at ast.Expr, name string, args []ast.Expr, e *Expr) bool 
 	return true
 }
 
-// compileTimeStrings are functions whose first argument, a literal, is not a value of the program,
-// so max_strlen does not apply.
-var compileTimeStrings = map[string]bool{
-	"printf":   true,
-	"errorf":   true,
-	"warnf":    true,
-	"fail":     true,
-	"getopt":   true,
-	"cgroupid": true,
-}
-
 // accept runs the row's check.
 func (b *body) accept(c *callSite) {
 	if c.Fn.unsafe {
@@ -274,7 +268,7 @@ func (b *body) accept(c *callSite) {
 		c.e.Type = c.Fn.result
 		return
 	}
-	if len(c.args) > 0 && compileTimeStrings[c.Fn.Name] {
+	if len(c.args) > 0 && c.Fn.text0 {
 		b.noValue = ast.Unparen(c.args[0])
 	}
 	if c.Fn.result != nil {
@@ -342,7 +336,7 @@ func (b *body) arity(c *callSite) bool {
 		want += " to " + strconv.Itoa(c.Fn.max)
 	}
 	hinted(b.fail(diag.BadArguments, c.at, "%s() requires %s argument(s), found %d", c.Fn.Name, want, n),
-		usage[c.Fn.Name])
+		c.Fn.usage)
 	return false
 }
 

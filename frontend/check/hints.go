@@ -10,25 +10,6 @@ import (
 	"btc/frontend/types"
 )
 
-// usage describes the calls of functions with several or unusual arguments.
-var usage = map[string]string{
-	"count": "@x = count()", "sum": "@x = sum(number)", "avg": "@x = avg(number)", "min": "@x = min(number)",
-	"max": "@x = max(number)", "stats": "@x = stats(number)", "hist": "@x = hist(number) or hist(number, bits)",
-	"lhist":   "@x = lhist(number, min, max, step)",
-	"tseries": "@x = tseries(number, interval, intervals[, aggregation]), as in tseries(1, 1s, 10)",
-	"str":     "str(pointer[, length])", "buf": "buf(pointer or array[, length])",
-	"strncmp": "strncmp(string, string, length), which is 0 for equal strings", "strcontains": "strcontains(haystack, needle)",
-	"strftime": `strftime("%H:%M:%S", nsecs)`, "ntop": "ntop([family, ]address)",
-	"printf": `printf("format", values...)`, "print": "print(value), print(@map) or print(@map, top, divisor)",
-	"delete": "delete(@map, key)", "has_key": "has_key(@map, key)", "clear": "clear(@map)", "zero": "zero(@map)",
-	"len": "len(@map)", "stack_len": "stack_len(kstack)", "join": "join(argv[, separator])", "kstack": "kstack, kstack(frames) or kstack(mode, frames)",
-	"ustack": "ustack, ustack(frames) or ustack(mode, frames)", "reg": `reg("ip")`, "exit": "exit() or exit(code)",
-	"ksym": "ksym(address)", "usym": "usym(address)", "kaddr": `kaddr("symbol")`, "uaddr": `uaddr("symbol")`,
-	"system": `system("command", values...)`, "cat": `cat("/path")`, "signal": `signal("KILL") or signal(9)`,
-	"getopt": `getopt("name", default[, "what it does"])`, "cgroupid": `cgroupid("/path")`, "macaddr": "macaddr(address)",
-	"override": "override(value)", "path": "path(struct path)", "bswap": "bswap(number)",
-}
-
 // otherProbe suggests a probe that has the value that this one lacks: arguments at the entry of a function, the
 // return value at its return.
 func (p *Point) otherProbe(what string) string {

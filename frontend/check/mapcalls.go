@@ -198,7 +198,7 @@ func (b *body) assignAgg(s *ast.AssignStmt, call *ast.Call) {
 	b.set(s.Left, &Expr{Type: types.TNone, Map: &m.Map})
 	b.key(m, s.Left, keys)
 	c := &callSite{Call: e.Call, at: call, name: call.Func, args: call.Args, e: e}
-	if !fn.Supported {
+	if fn.unsupported {
 		b.unsupported(c.name, "%s", fn.Name)
 		return
 	}

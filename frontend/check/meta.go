@@ -15,13 +15,7 @@ import (
 // metaRows are functions evaluated at compile time: they query types and constants, and generate no code.
 func metaRows() []Function {
 	row := func(name string, is func(*Expr) bool) Function {
-		return Function{
-			Name:      name,
-			min:       1,
-			max:       1,
-			Supported: true,
-			check:     func(b *body, c *callSite) { b.predicate(c, is) },
-		}
+		return Function{Name: name, min: 1, max: 1, check: func(b *body, c *callSite) { b.predicate(c, is) }}
 	}
 	kind := func(k types.Kind) func(*Expr) bool { return func(e *Expr) bool { return e.Type.Kind == k } }
 	return []Function{
@@ -31,12 +25,12 @@ func metaRows() []Function {
 		row("is_integer", func(e *Expr) bool { return e.Type.Kind == types.Int || e.Type.Kind == types.Enum }),
 		row("is_unsigned_integer", func(e *Expr) bool { return e.Type.Kind == types.Int && !e.Type.Signed }),
 		row("is_literal", func(e *Expr) bool { return e.Const != nil && !e.Const.Host }),
-		{Name: "is_scalar", min: 1, max: 1, Supported: true, check: (*body).isScalar},
-		{Name: "default_str_length", value: true, Supported: true, check: func(b *body, c *callSite) {
+		{Name: "is_scalar", min: 1, max: 1, check: (*body).isScalar},
+		{Name: "default_str_length", value: true, check: func(b *body, c *callSite) {
 			c.e.Type, c.e.Const = types.TUint64, &Const{Int: int64(b.info.Config.MaxStrlen)}
 		}},
-		{Name: "config", value: true, Supported: true, check: (*body).configRecord},
-		{Name: "fail", min: 1, max: 128, result: types.TNone, Effect: true, Supported: true, check: (*body).failCall},
+		{Name: "config", value: true, check: (*body).configRecord},
+		{Name: "fail", min: 1, max: 128, result: types.TNone, Effect: true, check: (*body).failCall, text0: true},
 	}
 }
 

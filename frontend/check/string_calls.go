@@ -13,16 +13,16 @@ import (
 // searchRows returns the rows of functions that search strings or return the name of a number.
 func searchRows() []Function {
 	return []Function{
-		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).stringArgs, Supported: true},
-		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).stringArgs, Supported: true},
-		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).stringArgs, Supported: true},
-		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName, Supported: true},
-		{Name: "str_concat", min: 2, max: 2, result: types.MakeString(concatSize), check: (*body).stringArgs, Supported: true},
-		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp, Supported: true},
-		{Name: "pton", min: 1, max: 1, check: (*body).pton, Supported: true},
-		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, Supported: true},
+		{Name: "strlen", min: 1, max: 1, result: types.TUint64, check: (*body).stringArgs},
+		{Name: "strstr", min: 2, max: 2, result: types.TInt64, check: (*body).stringArgs},
+		{Name: "strcontains", min: 2, max: 2, result: types.TBool, check: (*body).stringArgs, usage: "strcontains(haystack, needle)"},
+		{Name: "strerror", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName},
+		{Name: "signal_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName},
+		{Name: "syscall_name", min: 1, max: 1, result: types.MakeString(NameSize), check: (*body).numberName},
+		{Name: "str_concat", min: 2, max: 2, result: types.MakeString(concatSize), check: (*body).stringArgs},
+		{Name: "memcmp", min: 3, max: 3, result: types.TInt64, check: (*body).memcmp},
+		{Name: "pton", min: 1, max: 1, check: (*body).pton},
+		{Name: "macaddr", min: 1, max: 1, result: types.TMac, check: (*body).macaddr, usage: "macaddr(address)"},
 	}
 }
 

@@ -72,16 +72,6 @@ const (
 // subprogType is the probe.Type of code in a function.
 var subprogType = probe.Type{Kind: "fn"}
 
-// notInSubprog are builtins that need the context of a program.
-var notInSubprog = map[string]bool{
-	"kstack":    true,
-	"ustack":    true,
-	"probe":     true,
-	"probetype": true,
-	"args":      true,
-	"ctx":       true,
-}
-
 // subprogram declares a function; its body is typed in rounds, like the bodies of probes.
 func (c *checker) subprogram(def *ast.Func) {
 	name := def.Name.Text
@@ -247,7 +237,7 @@ func (b *body) subprogCall(x *ast.Call, e *Expr) bool {
 		args[i] = b.passed(a)
 	}
 	s := b.variantFor(f, args)
-	e.Call = &Call{Fn: &Function{Name: s.Name, Effect: true, Supported: true}, Args: x.Args, Sub: s}
+	e.Call = &Call{Fn: &Function{Name: s.Name, Effect: true}, Args: x.Args, Sub: s}
 	if len(x.Args) != len(s.Params) {
 		b.fail(diag.BadArguments, x, "%s() requires %d argument(s), found %d", s.Name, len(s.Params), len(x.Args))
 	}

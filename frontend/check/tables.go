@@ -38,7 +38,7 @@ func Functions() []FunctionInfo {
 		for _, f := range g.rows {
 			info := FunctionInfo{
 				Name: f.Name, Group: g.name, Value: f.value, Call: !f.value || f.max > 0, Min: f.min, Max: f.max,
-				Unsafe: f.unsafe, Supported: f.Supported,
+				Unsafe: f.unsafe, Supported: !f.unsupported,
 			}
 			for _, t := range probe.Types() {
 				if f.in != nil && f.in(&t) {

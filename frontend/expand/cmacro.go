@@ -109,7 +109,7 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 	made := &cBody{}
 	if at := m.BodyAt(); at.Valid() && at.Start <= at.End {
 		text := strings.ReplaceAll(strings.ReplaceAll(at.Text(), "\\\r\n", "   "), "\\\n", "  ")
-		made = &cBody{parseText(diag.NewSource(at.File.Name, text), x.valueNames(m)...), at.File.Base(), at.Start}
+		made = &cBody{parseText(diag.NewSource(at.File.Name, text), x.valuesOf(m)), at.File.Base(), at.Start}
 		if made.expr == nil && !m.Function {
 			all := x.script.C.Expand(m.Body, nil)
 			if cpp.JoinLen(all) > 2*maxText {
@@ -117,7 +117,7 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 			}
 			if text := cpp.Join(all); text != cpp.Join(m.Body) {
 				src := macroSource(m, text)
-				made = &cBody{parseText(src), src, 0}
+				made = &cBody{parseText(src, x.isValue), src, 0}
 			}
 		}
 	}
@@ -125,15 +125,12 @@ func (x *expander) cBody(m *cpp.Macro) *cBody {
 	return made
 }
 
-// valueNames returns the names in a macro's body that are not types.
-func (x *expander) valueNames(m *cpp.Macro) []string {
-	all := slices.Clone(m.Params)
-	for _, t := range m.Body {
-		if other, ok := x.script.C.Macro(t.Text); ok && t.Kind == cpp.Word && !other.Function {
-			all = append(all, t.Text)
-		}
+// valuesOf reports the names in a macro's body that are not types.
+func (x *expander) valuesOf(m *cpp.Macro) func(name string) bool {
+	return func(name string) bool {
+		other, ok := x.script.C.Macro(name)
+		return ok && !other.Function || slices.Contains(m.Params, name) || x.isValue(name)
 	}
-	return all
 }
 
 func macroSource(m *cpp.Macro, text string) *diag.Source {
@@ -144,12 +141,12 @@ func macroSource(m *cpp.Macro, text string) *diag.Source {
 const maxText = 64 << 10
 
 // parseText parses a string as one expression; nil if it is not one.
-func parseText(src *diag.Source, values ...string) ast.Expr {
+func parseText(src *diag.Source, isValue func(name string) bool) ast.Expr {
 	if len(src.Text) > maxText {
 		return nil
 	}
 	scratch := &diag.List{}
-	e := parse.Expr(src.Span(0, len(src.Text)), scratch, values...)
+	e := parse.Expr(src.Span(0, len(src.Text)), scratch, isValue)
 	if scratch.HasErrors() {
 		return nil
 	}
@@ -264,10 +261,10 @@ func (c *copier) cText(m *cpp.Macro, x *ast.Call, at ast.Extent) ast.Expr {
 		return &ast.Bad{Extent: at}
 	}
 	src := macroSource(m, cpp.Join(all))
-	e := parseText(src)
+	e := parseText(src, c.isValue)
 	if e == nil { // the text may be statements
 		src = macroSource(m, "{ "+src.Text+" }")
-		e = parseText(src)
+		e = parseText(src, c.isValue)
 	}
 	if e == nil {
 		d := c.fail(diag.CSyntax, at, "unable to expand macro as an expression: %s", shown(m, all))

@@ -14,12 +14,13 @@ import (
 // expandBody expands "begin { BODY }" after C source and returns it on one line.
 func expandBody(ctext, body string, opt Options) (string, *diag.List) {
 	l := new(diag.List)
-	s := parse.Script(diag.NewSource("x.bt", ctext+"\nbegin { "+body+" }"), l)
+	s := parse.Script(diag.NewSource("x.bt", ctext+"\nbegin { "+body+" }"), l, isBuiltinValue)
 	if s == nil {
 		return "", l
 	}
 	opt.Builtin = builtin
 	opt.C.ReadFile = func(string) (string, error) { return "", nil }
+	opt.IsValue = isBuiltinValue
 	s = Script(s, l, opt)
 	text := result(s, l)
 	_, text, _ = strings.Cut(text, "begin")
@@ -64,7 +65,7 @@ func TestCMacros(t *testing.T) {
 
 // TestValues checks that parameters whose values are known at compile time are replaced.
 func TestValues(t *testing.T) {
-	opt := Options{Values: map[int]string{1: "5", 2: "-7", 3: "a b", 4: "0b11", 5: "1:2"}, Named: map[string]string{"n": "9", "s": "x", "b": "off"}, C: cpp.Options{}}
+	opt := Options{Values: map[int]string{1: "5", 2: "-7", 3: "a b", 4: "0b11", 5: "1:2"}, Named: map[string]string{"n": "9", "s": "x", "b": "off"}, C: cpp.Options{}, IsValue: isBuiltinValue}
 	tests := []struct{ body, want string }{
 		{"print($1); print($2 + 1); print($3); print($4); print($6);", `{ print(5); print((-7) + 1); print("a b"); print(0b11); print($6); }`},
 		{"print(str($1)); print(str($3, 2)); print(str($6));", `{ print("5"); print(str("a b", 2)); print(str($6)); }`},
@@ -77,7 +78,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	l := new(diag.List)
-	s := Script(parse.Script(diag.NewSource("x.bt", "interval:s:$1, kprobe:f$1 { } uprobe:$3:$6 { }"), l), l, opt)
+	s := Script(parse.Script(diag.NewSource("x.bt", "interval:s:$1, kprobe:f$1 { } uprobe:$3:$6 { }"), l, isBuiltinValue), l, opt)
 	if got := result(s, l); !strings.Contains(got, "interval:s:5") || !strings.Contains(got, "kprobe:f5") || !strings.Contains(got, "uprobe:$3:$6") {
 		t.Errorf("attach points:\n%s", got)
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// Builtin reports whether a name is a builtin or function: a call of it that matches no macro is left to the
 	// checker.
 	Builtin func(name string) bool
+	// IsValue reports names that are values, not types; see Values.
+	IsValue func(name string) bool
 	// Values are the parameters ($1, ...) whose values are given at compile time, Named those of getopt(): they
 	// become literals.
 	Values map[int]string
@@ -47,6 +49,7 @@ func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 	x := &expander{
 		l:       l,
 		builtin: opt.Builtin,
+		isValue: opt.IsValue,
 		script:  s,
 		values:  opt.Values,
 		named:   opt.Named,
@@ -104,6 +107,7 @@ type expander struct {
 	l        *diag.List
 	builtin  func(string) bool
 	script   *ast.Script
+	isValue  func(name string) bool
 	values   map[int]string
 	named    map[string]string
 	macros   map[string][]*macro     // the script's own

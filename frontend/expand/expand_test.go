@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,11 +26,11 @@ func builtin(name string) bool { return name == "print" || name == "cpu" }
 func expandText(t *testing.T, name, text string) (*ast.Script, *diag.List) {
 	t.Helper()
 	l := new(diag.List)
-	s := parse.Script(diag.NewSource(name, text), l)
+	s := parse.Script(diag.NewSource(name, text), l, isBuiltinValue)
 	if s == nil {
 		t.Fatal(l.Err())
 	}
-	return Script(s, l, Options{Builtin: builtin}), l
+	return Script(s, l, Options{Builtin: builtin, IsValue: isBuiltinValue}), l
 }
 
 // result returns the expanded script, or the error.
@@ -140,7 +141,7 @@ func TestStandardMacros(t *testing.T) {
 	for name, defs := range lib.defs {
 		count += len(defs)
 		x := &expander{l: l, macros: map[string][]*macro{}}
-		for i, m := range lib.macros(name) {
+		for i, m := range lib.macros(name, isBuiltinValue) {
 			if m.def.Name.Text != name || len(m.def.Params) != defs[i].params || !lib.takes(name, len(m.def.Params)) {
 				t.Errorf("lookup of %s found %s with %d parameters", name, m.def.Name.Text, len(m.def.Params))
 			}
@@ -206,7 +207,7 @@ func TestImports(t *testing.T) {
 	}
 	for _, test := range tests {
 		l := new(diag.List)
-		s := Script(parse.Script(diag.NewSource(filepath.Join(dir, "main.bt"), test.script), l), l, Options{Builtin: builtin})
+		s := Script(parse.Script(diag.NewSource(filepath.Join(dir, "main.bt"), test.script), l, isBuiltinValue), l, Options{Builtin: builtin, IsValue: isBuiltinValue})
 		switch {
 		case test.err != "":
 			if err := l.Err(); err == nil || !strings.Contains(err.Error(), test.err) {
@@ -218,4 +219,9 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
+}
+
+// isBuiltinValue knows some builtins with a value.
+func isBuiltinValue(name string) bool {
+	return slices.Contains([]string{"args", "comm", "cpu", "nsecs", "pid", "tid"}, strings.TrimPrefix(name, "__builtin_"))
 }

@@ -21,11 +21,11 @@ func FuzzExpand(f *testing.F) {
 			t.Skip("skipped: long inputs find nothing new; imports would read files of this machine")
 		}
 		l := new(diag.List)
-		s := parse.Script(diag.NewSource("fuzz", text), l)
+		s := parse.Script(diag.NewSource("fuzz", text), l, isBuiltinValue)
 		if s == nil {
 			return
 		}
-		s = Script(s, l, Options{Builtin: builtin})
+		s = Script(s, l, Options{Builtin: builtin, IsValue: isBuiltinValue})
 		_ = l.Err()
 		if l.HasErrors() {
 			return

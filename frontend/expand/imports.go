@@ -196,7 +196,7 @@ func (im *imported) file(at *ast.Import, path string, inDir bool) {
 		return
 	}
 	src := diag.NewSource(path, text).ImportedAt(at.At)
-	if s := parse.Script(src, im.l); s != nil {
+	if s := parse.Script(src, im.l, im.isValue); s != nil {
 		im.add(s, filepath.Dir(path), true)
 	}
 }

@@ -93,8 +93,14 @@ func (lib *library) takes(name string, args int) bool {
 	return slices.ContainsFunc(lib.defs[name], func(s *standard) bool { return s.params == args })
 }
 
+// Values returns a function that reports names that are values, not types: builtins that are written without
+// parentheses, by the given function, and macros of the library without parameters.
+func Values(isBuiltin func(name string) bool) func(name string) bool {
+	return func(name string) bool { return isBuiltin(name) || standards().takes(name, 0) }
+}
+
 // macros returns the definitions of a name.
-func (lib *library) macros(name string) []*macro {
+func (lib *library) macros(name string, isValue func(name string) bool) []*macro {
 	defs := lib.defs[name]
 	if len(defs) == 0 {
 		return nil
@@ -104,16 +110,16 @@ func (lib *library) macros(name string) []*macro {
 	var all []*macro
 	for _, s := range defs {
 		if s.m == nil {
-			s.m = s.parse()
+			s.m = s.parse(isValue)
 		}
 		all = append(all, s.m)
 	}
 	return all
 }
 
-func (s *standard) parse() *macro {
+func (s *standard) parse(isValue func(name string) bool) *macro {
 	l := new(diag.List)
-	script := parse.Script(diag.NewSource(s.path, s.text), l)
+	script := parse.Script(diag.NewSource(s.path, s.text), l, isValue)
 	if script == nil || len(script.Items) != 1 {
 		panic("BUG: a macro of " + s.path + " does not parse: " + l.Err().Error())
 	}

@@ -175,7 +175,7 @@ func (c *copier) find(at ast.Node, name string, args []ast.Expr) (m *macro, bad 
 	var std []*macro
 	// A call that matches no definition is an error only if the name has no other meaning.
 	if c.std.takes(name, len(args)) || c.builtin == nil || !c.builtin(name) {
-		std = c.std.macros(name)
+		std = c.std.macros(name, c.isValue)
 	}
 	if c.m != nil && c.m.std { // standard macros see only each other
 		m, _ = match(std, args)

@@ -16,7 +16,7 @@ import (
 func value(text string, at ast.Extent) ast.Expr {
 	scratch := &diag.List{}
 	src := diag.NewSource("", text)
-	e := parse.Expr(src.Span(0, len(text)), scratch)
+	e := parse.Expr(src.Span(0, len(text)), scratch, func(string) bool { return false })
 	if !scratch.HasErrors() {
 		switch x := e.(type) {
 		case *ast.IntLit:

@@ -34,12 +34,12 @@ func module(t *testing.T, name, text string, helperErrors bool) (m *ir.Module, m
 		t.Fatal(err)
 	}
 	diags := &diag.List{}
-	script := parse.Script(diag.NewSource(name, text), diags)
+	script := parse.Script(diag.NewSource(name, text), diags, expand.Values(check.IsValue))
 	if script == nil {
 		t.Fatalf("%s does not parse", name)
 	}
 	c := cdef.Predefined(target)
-	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, C: c})
+	script = expand.Script(script, diags, expand.Options{Builtin: check.IsBuiltin, IsValue: expand.Values(check.IsValue), C: c})
 	info := check.Check(script, target, nil, diags)
 	var b strings.Builder
 	if err := diag.Render(&b, diags, diag.RenderOptions{}); err != nil {

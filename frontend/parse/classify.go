@@ -13,17 +13,9 @@ import (
 // statement starts, and the kinds of '('. It also limits nesting.
 type classifier struct {
 	tokens []*token
-	// values are names that the script defines as C macros, so that "(NAME) - 1" is not a cast.
-	values map[string]bool
+	// isValue reports names of builtins and C macros with a value, so that "(name) - 1" is a subtraction and not a cast.
+	isValue func(name string) bool
 }
-
-// valueNames are builtins with a value, so that "(name) - 1" is a subtraction and not a
-// cast.
-var valueNames = wordSet(`args ctx kstack ustack nsecs pid tid uid gid comm cpu elapsed rand retval func
-	probe curtask cgroup username ncpus cpid ppid numaid jiffies usermode pcomm leader_tid leader_comm probetype
-	has_cpid
-	__builtin_comm __builtin_cpid __builtin_cpu __builtin_dw_ustack __builtin_elapsed __builtin_func
-	__builtin_ncpus __builtin_probe __builtin_retval __builtin_usermode`)
 
 // typeNames are the words that always name a type.
 var typeNames = wordSet(`bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 void string buffer inet
@@ -146,7 +138,7 @@ func (c *classifier) startsType(i int) bool {
 	case parser.BtLexerIDENT:
 		name := c.tokens[i].text
 		end, suffixed := c.typeSuffix(i + 1)
-		if valueNames[name] || isArg(name) {
+		if isArg(name) || c.isValue(name) {
 			return false
 		}
 		after := c.kind(end)
@@ -158,7 +150,7 @@ func (c *classifier) startsType(i int) bool {
 // isCast reports whether the word at i, just after '(', names the type of a cast.
 func (c *classifier) isCast(i int) bool {
 	name := c.tokens[i].text
-	if valueNames[name] || isArg(name) || c.values[name] {
+	if isArg(name) || c.isValue(name) {
 		return false
 	}
 	end, _ := c.typeSuffix(i + 1)

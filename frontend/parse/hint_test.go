@@ -70,7 +70,7 @@ func TestHints(t *testing.T) {
 		{"begin { /* a }", "/*", ""},
 	} {
 		var l diag.List
-		Script(diag.NewSource("x.bt", c.script), &l)
+		Script(diag.NewSource("x.bt", c.script), &l, isValue)
 		all := l.Sorted()
 		if len(all) != 1 {
 			t.Errorf("%s: want one error, got %v", c.script, l.Err())

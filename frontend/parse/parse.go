@@ -24,14 +24,16 @@ import (
 
 // Script parses a whole script. Errors are added to diags; the result is nil if the script does not match the
 // grammar. With errors in literals or attach points only, the result is a tree, so callers must check diags too.
-func Script(src *diag.Source, diags *diag.List) *ast.Script {
+// isValue reports the builtins that are written without parentheses, so that "(pid) - 1" subtracts and is not a cast.
+func Script(src *diag.Source, diags *diag.List, isValue func(name string) bool) *ast.Script {
 	if !checkText(src, diags) {
 		return nil
 	}
 	sc := &scanner{src: src, text: src.Text, out: []byte(src.Text), diags: diags}
 	sc.scan()
 	d := &driver{src: src, diags: diags}
-	if !d.prepare(string(sc.out), lexTop, definedValues(sc.defs)) {
+	macros := definedValues(sc.defs)
+	if !d.prepare(string(sc.out), lexTop, func(name string) bool { return macros[name] || isValue(name) }) {
 		return nil
 	}
 	var script *ast.Script
@@ -50,15 +52,15 @@ func Script(src *diag.Source, diags *diag.List) *ast.Script {
 }
 
 // Expr parses the bytes of span as one expression, such as the value of a #define. The result is nil if they are not
-// one; the reason is in diags. values are names that are not types, so that "(name) * x" multiplies.
-func Expr(span diag.Span, diags *diag.List, values ...string) ast.Expr {
+// one; the reason is in diags. isValue reports names that are not types, so that "(name) * x" multiplies.
+func Expr(span diag.Span, diags *diag.List, isValue func(name string) bool) ast.Expr {
 	src := span.File
 	if !checkText(src, diags) {
 		return nil
 	}
 	d := &driver{src: src, diags: diags}
 	text := blankOutside(src.Text, span.Start, span.End)
-	if !d.prepare(text, lexExpr, wordSet(strings.Join(values, " "))) {
+	if !d.prepare(text, lexExpr, isValue) {
 		return nil
 	}
 	var x ast.Expr
@@ -110,9 +112,9 @@ type driver struct {
 }
 
 // prepare produces the final tokens. It returns false if the script exceeds a limit.
-func (d *driver) prepare(text string, start lexState, values map[string]bool) bool {
+func (d *driver) prepare(text string, start lexState, isValue func(name string) bool) bool {
 	l := tokenize(text, start)
-	c := &classifier{tokens: l.tokens, values: values}
+	c := &classifier{tokens: l.tokens, isValue: isValue}
 	c.run()
 	d.tokens = l.tokens
 	literals(d.src, d.tokens, d.diags)

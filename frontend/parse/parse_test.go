@@ -21,7 +21,7 @@ import (
 func mustParse(t testing.TB, name, text string) *ast.Script {
 	t.Helper()
 	var l diag.List
-	s := Script(diag.NewSource(name, text), &l)
+	s := Script(diag.NewSource(name, text), &l, isValue)
 	if l.Len() > 0 || s == nil {
 		t.Fatalf("%s\n--- text:\n%s", l.Err(), text)
 	}
@@ -109,7 +109,7 @@ func checkSpanText(t *testing.T, x ast.Expr) {
 		return
 	}
 	var l diag.List
-	again := Expr(x.Span(), &l)
+	again := Expr(x.Span(), &l, isValue)
 	if again == nil || l.Len() > 0 {
 		t.Errorf("%s: source %q of %T does not parse: %v", x.Span(), x.Span().Text(), x, l.Err())
 		return
@@ -137,7 +137,7 @@ func TestReject(t *testing.T) {
 		for part := 0; ; part++ {
 			chunk, more := errorChunk(string(text), part)
 			var l diag.List
-			Script(diag.NewSource(f, chunk), &l)
+			Script(diag.NewSource(f, chunk), &l, isValue)
 			for _, d := range l.Sorted() {
 				got[d.Span.Pos().Line] += string(d.Code) + ": " + d.Message
 			}
@@ -202,7 +202,7 @@ func TestWholeTextErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var l diag.List
-			Script(diag.NewSource(diag.Stdin, tt.text), &l)
+			Script(diag.NewSource(diag.Stdin, tt.text), &l, isValue)
 			if l.Err() == nil || !strings.Contains(l.Err().Error(), tt.want) {
 				t.Errorf("got %v\nwant %s", l.Err(), tt.want)
 			}
@@ -229,14 +229,14 @@ func TestLongElse(t *testing.T) {
 func TestExprAlone(t *testing.T) {
 	src := diag.NewSource("x.h", "#define N (2 + 3) * 4 // no")
 	var l diag.List
-	x := Expr(src.Span(10, 21), &l)
+	x := Expr(src.Span(10, 21), &l, isValue)
 	if l.Len() > 0 || x == nil {
 		t.Fatal(l.Err())
 	}
 	if got := ast.ExprString(x); got != "(2 + 3) * 4" || x.Span().Start != 10 {
 		t.Errorf("got %q at %s", got, x.Span())
 	}
-	if x := Expr(src.Span(0, 7), &l); x != nil || !l.HasErrors() {
+	if x := Expr(src.Span(0, 7), &l, isValue); x != nil || !l.HasErrors() {
 		t.Error("no error for #define as an expression")
 	}
 }
@@ -250,7 +250,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var l diag.List
-		s := Script(diag.NewSource("fuzz", text), &l)
+		s := Script(diag.NewSource("fuzz", text), &l, isValue)
 		if s == nil && !l.HasErrors() {
 			t.Fatal("neither tree nor error")
 		}
@@ -289,4 +289,13 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", golden, d)
 		}
 	}
+}
+
+// isValue knows some builtins with a value.
+func isValue(name string) bool {
+	switch name {
+	case "args", "comm", "cpu", "ctx", "curtask", "elapsed", "kstack", "nsecs", "pid", "probe", "retval", "tid", "uid", "ustack":
+		return true
+	}
+	return false
 }

@@ -137,7 +137,7 @@ func TestTree(t *testing.T) {
 	for _, tt := range tests {
 		src := diag.NewSource("t", tt.text)
 		var l diag.List
-		x := Expr(src.Span(0, len(tt.text)), &l)
+		x := Expr(src.Span(0, len(tt.text)), &l, isValue)
 		if x == nil || l.Len() > 0 {
 			t.Errorf("%s", l.Err())
 			continue
@@ -147,7 +147,7 @@ func TestTree(t *testing.T) {
 		}
 		printed := ast.ExprString(x)
 		src = diag.NewSource("printed", printed)
-		if again := Expr(src.Span(0, len(printed)), &l); again == nil || dump(again) != tt.want {
+		if again := Expr(src.Span(0, len(printed)), &l, isValue); again == nil || dump(again) != tt.want {
 			t.Errorf("%s is printed as %s, which is a different expression", tt.text, printed)
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"btc/compile"
+	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/ir/kernel"
 )
@@ -140,7 +142,7 @@ func compareFact(c fact, f factFile, tgt *kernel.Target) (v verdict) {
 	v.messages = b.String()
 	if f.syntaxOnly && !c.refused {
 		diags = &diag.List{}
-		parse.Script(diag.NewSource(diag.Stdin, c.text), diags)
+		parse.Script(diag.NewSource(diag.Stdin, c.text), diags, expand.Values(check.IsValue))
 	}
 	unsupported, other := firstErrors(diags, f.later)
 	switch {

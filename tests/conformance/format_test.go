@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"btc/frontend/ast"
+	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
 	"btc/frontend/parse"
 )
 
@@ -50,7 +52,7 @@ func TestFormatFacts(t *testing.T) {
 // parseOnly returns nil for a program with errors.
 func parseOnly(text string) *ast.Script {
 	diags := new(diag.List)
-	s := parse.Script(diag.NewSource("x.bt", text), diags)
+	s := parse.Script(diag.NewSource("x.bt", text), diags, expand.Values(check.IsValue))
 	if diags.HasErrors() {
 		return nil
 	}
