@@ -15,6 +15,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/host"
 	"btc/loader/resolve"
 )
@@ -76,7 +77,7 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 		return openPerCPU(h.Online, false, opener(attr, prog))
 	}
 	var all fds
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", o.pid))
+	tasks, err := safefile.Entries(fmt.Sprintf("/proc/%d/task", o.pid))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/resolve"
@@ -207,7 +208,7 @@ func (g *eventGroups) look() {
 	if err != nil {
 		return
 	}
-	all, err := os.ReadDir(dir + "/events")
+	all, err := safefile.Entries(dir + "/events")
 	if err != nil {
 		return
 	}

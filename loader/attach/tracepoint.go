@@ -15,6 +15,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/hostinfo"
@@ -27,7 +28,7 @@ func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups, err := os.ReadDir(dir + "/events")
+	groups, err := safefile.Entries(dir + "/events")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list tracepoints: %w", err)
 	}
@@ -36,7 +37,7 @@ func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 		if !g.IsDir() || !probe.Glob(group, g.Name()) {
 			continue
 		}
-		events, err := os.ReadDir(dir + "/events/" + g.Name())
+		events, err := safefile.Entries(dir + "/events/" + g.Name())
 		if err != nil {
 			continue
 		}

@@ -89,7 +89,7 @@ func ProgramsInPath(pattern string) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		entries, err := os.ReadDir(dir)
+		entries, err := safefile.Entries(dir)
 		if err != nil {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/safefile"
 	"btc/loader/format"
 )
 
@@ -127,24 +128,25 @@ func (h Hierarchy) Find(id uint64) (string, bool) {
 }
 
 // walk calls a function for each cgroup until it returns false.
-func (h Hierarchy) walk(visit func(id uint64, path string) bool) {
-	filepath.WalkDir(h.Mount, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // removed in the meantime, or permission denied
+func (h Hierarchy) walk(visit func(id uint64, path string) bool) { h.below("", visit) }
+
+// below is walk for a path and the cgroups below it; it reports whether all were visited. What cannot be read was removed
+// in the meantime, or permission is denied.
+func (h Hierarchy) below(path string, visit func(id uint64, path string) bool) bool {
+	info, err := os.Lstat(h.Mount + path)
+	if err != nil || !info.IsDir() {
+		return true
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && !visit(st.Ino, "/"+strings.TrimPrefix(path, "/")) {
+		return false
+	}
+	entries, _ := safefile.Entries(h.Mount + path)
+	for _, e := range entries {
+		if e.IsDir() && !h.below(path+"/"+e.Name(), visit) {
+			return false
 		}
-		if !d.IsDir() {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return nil
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if ok && !visit(st.Ino, "/"+strings.TrimPrefix(strings.TrimPrefix(path, h.Mount), "/")) {
-			return fs.SkipAll
-		}
-		return nil
-	})
+	}
+	return true
 }
 
 // unified is the name of the hierarchy of version 2.

@@ -307,7 +307,7 @@ func (h *Host) processes(c *Group) (pids []int) {
 				}
 			}
 		}
-		entries, _ := os.ReadDir(h.cgroups + w.path)
+		entries, _ := safefile.Entries(h.cgroups + w.path)
 		for _, e := range entries {
 			if len(pids) >= maxProcesses || depth == maxDepth {
 				return

@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/safefile"
 	"btc/loader/cgroup"
 	"btc/loader/rewrite"
 )
@@ -107,7 +108,7 @@ func Alive(pid int) bool {
 	if i := bytes.LastIndexByte(stat, ')'); err != nil || i+2 >= len(stat) || stat[i+2] != 'Z' && stat[i+2] != 'X' {
 		return true
 	}
-	threads, err := os.ReadDir(dir + "/task")
+	threads, err := safefile.Entries(dir + "/task")
 	return err == nil && len(threads) > 1
 }
 

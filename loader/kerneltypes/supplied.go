@@ -120,9 +120,9 @@ func (e notFound) Is(o error) bool { return o == fs.ErrNotExist }
 // everywhere searches the directories of all distributions and versions.
 func (k *Kernel) everywhere(dir, name string) []string {
 	var found []string
-	distributions, _ := os.ReadDir(dir)
+	distributions, _ := safefile.Entries(dir)
 	for _, d := range distributions {
-		versions, _ := os.ReadDir(filepath.Join(dir, d.Name()))
+		versions, _ := safefile.Entries(filepath.Join(dir, d.Name()))
 		for _, v := range versions {
 			path := filepath.Join(dir, d.Name(), v.Name(), k.arch(), name)
 			if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
@@ -158,7 +158,7 @@ func (k *Kernel) Images() []string {
 func Modules(names []string) ([]string, error) { return modules(filepath.Dir(Path), names) }
 
 func modules(dir string, names []string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := safefile.Entries(dir)
 	if err != nil {
 		return nil, err
 	}

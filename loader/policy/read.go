@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"btc/internal/safefile"
 )
 
 // Host reads the policy of this host; nil if there is none.
@@ -41,7 +43,7 @@ func Host() (*Policy, error) {
 // or a policy under another name: its author believes that it is in force.
 func misnamed() error {
 	dir, base := filepath.Split(Path)
-	entries, err := os.ReadDir(dir)
+	entries, err := safefile.Entries(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is a dangling symbolic link, so nothing runs: it may refer to the policy of this host",
 			filepath.Clean(dir))

@@ -36,33 +36,34 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 		return insns
 	}
 	var p prologue
-	p.emit(asm.Mov.Reg(asm.R6, asm.R1))
+	p.emit(mov(asm.R6, asm.R1))
 	if f.PID != 0 || f.ProcessBytes != 0 {
-		p.emit(CurrentProcess(f.Namespace)...)
+		p.add(CurrentProcess(f.Namespace)...)
 	}
 	if f.PID != 0 {
 		p.leave(asm.JNE, asm.R0, int32(f.PID))
 	}
 	if f.ProcessBytes != 0 {
 		p.leave(asm.JGE, asm.R0, int32(f.ProcessBytes))
-		p.emit(asm.LoadMapValue(asm.R1, f.Processes, 0), asm.Add.Reg(asm.R1, asm.R0),
-			asm.LoadMem(asm.R0, asm.R1, 0, asm.Byte))
+		p.add(asm.LoadMapValue(asm.R1, f.Processes, 0))
+		p.emit(aluReg(asm.Add, asm.R1, asm.R0), load(asm.R0, asm.R1, 0, asm.Byte))
 		p.leave(asm.JEq, asm.R0, 0)
 	}
 	var found []int // jumps for cgroups that contain the task
 	for i := range f.NumCgroups {
-		p.emit(asm.LoadMapPtr(asm.R1, f.Cgroups), asm.Mov.Imm(asm.R2, int32(i)), asm.FnCurrentTaskUnderCgroup.Call())
+		p.add(asm.LoadMapPtr(asm.R1, f.Cgroups))
+		p.emit(movImm(asm.R2, int32(i)), callHelper(asm.FnCurrentTaskUnderCgroup))
 		if i == f.NumCgroups-1 {
 			p.leave(asm.JNE, asm.R0, 1) // errors are negative
 			break
 		}
 		found = append(found, len(p.insns))
-		p.emit(asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R0, Constant: 1})
+		p.emit(jump(asm.JEq, asm.R0, 1, 0))
 	}
 	p.land(found)
-	p.emit(asm.Mov.Reg(asm.R1, asm.R6), asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2})
+	p.emit(mov(asm.R1, asm.R6), jump(asm.Ja, 0, 0, 2))
 	p.land(p.leaving)
-	p.emit(asm.Mov.Imm(asm.R0, 0), asm.Return())
+	p.emit(movImm(asm.R0, 0), exit())
 	return putInFront(p.insns, insns)
 }
 
@@ -70,43 +71,15 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 // initial one. The result is 0 for processes outside the namespace. The code uses the frame down to
 // r10-8, and no callee-saved register.
 func CurrentProcess(ns hostinfo.Namespace) asm.Instructions {
+	var p prologue
 	if ns == (hostinfo.Namespace{}) {
-		return asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32)}
+		p.emit(callHelper(asm.FnGetCurrentPidTgid), aluImm(asm.RSh, asm.R0, 32))
+		return p.insns
 	}
-	return asm.Instructions{ // struct bpf_pidns_info {u32 pid, tgid} at r10-8
-		asm.Mov.Imm(asm.R0, 0),
-		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
-		asm.LoadImm(asm.R1, int64(ns.Dev), asm.DWord),
-		asm.LoadImm(asm.R2, int64(ns.Ino), asm.DWord),
-		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, -8),
-		asm.Mov.Imm(asm.R4, 8),
-		asm.FnGetNsCurrentPidTgid.Call(),
-		asm.LoadMem(asm.R0, asm.RFP, -4, asm.Word),
-	}
-}
-
-// prologue is code with forward jumps.
-type prologue struct {
-	insns   asm.Instructions
-	leaving []int // jumps that leave the prologue's checks
-}
-
-func (p *prologue) emit(ins ...asm.Instruction) { p.insns = append(p.insns, ins...) }
-
-// leave emits a jump out if the comparison holds.
-func (p *prologue) leave(op asm.JumpOp, reg asm.Register, imm int32) {
-	p.leaving = append(p.leaving, len(p.insns))
-	p.emit(asm.Instruction{OpCode: op.Op(asm.ImmSource), Dst: reg, Constant: int64(imm)})
-}
-
-// land makes the jumps lead to the next instruction.
-func (p *prologue) land(jumps []int) {
-	for _, j := range jumps {
-		words := 0
-		for i := j + 1; i < len(p.insns); i++ {
-			words += int(p.insns[i].Size()) / asm.InstructionSize
-		}
-		p.insns[j].Offset = int16(words)
-	}
+	// struct bpf_pidns_info {u32 pid, tgid} at r10-8
+	p.emit(movImm(asm.R0, 0), store(asm.RFP, -8, asm.R0, asm.DWord))
+	p.add(asm.LoadImm(asm.R1, int64(ns.Dev), asm.DWord), asm.LoadImm(asm.R2, int64(ns.Ino), asm.DWord))
+	p.emit(mov(asm.R3, asm.RFP), aluImm(asm.Add, asm.R3, -8), movImm(asm.R4, 8),
+		callHelper(asm.FnGetNsCurrentPidTgid), load(asm.R0, asm.RFP, -4, asm.Word))
+	return p.insns
 }

@@ -27,12 +27,9 @@ func IDFromCookie(spec *ebpf.ProgramSpec, mp *manifest.Program) error {
 	if err := idFromFrame(body, mp, at); err != nil {
 		return err
 	}
-	spec.Instructions = putInFront(asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1),
-		asm.FnGetAttachCookie.Call(),
-		asm.StoreMem(asm.RFP, at, asm.R0, asm.DWord),
-		asm.Mov.Reg(asm.R1, asm.R6),
-	}, body)
+	var p prologue
+	p.emit(mov(asm.R6, asm.R1), callHelper(asm.FnGetAttachCookie), store(asm.RFP, at, asm.R0, asm.DWord), mov(asm.R1, asm.R6))
+	spec.Instructions = putInFront(p.insns, body)
 	return nil
 }
 
@@ -85,7 +82,7 @@ func eachID(insns asm.Instructions, mp *manifest.Program, change func(*asm.Instr
 // the frame.
 func idFromFrame(insns asm.Instructions, mp *manifest.Program, at int16) error {
 	return eachID(insns, mp, func(ins *asm.Instruction) {
-		load := asm.LoadMem(ins.Dst, asm.RFP, at, asm.DWord)
-		ins.OpCode, ins.Src, ins.Offset, ins.Constant = load.OpCode, load.Src, load.Offset, 0
+		of := load(ins.Dst, asm.RFP, at, asm.DWord).instruction()
+		ins.OpCode, ins.Src, ins.Offset, ins.Constant = of.OpCode, of.Src, of.Offset, 0
 	})
 }

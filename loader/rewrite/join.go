@@ -15,7 +15,7 @@ import (
 // functions of the same name.
 func Join(all []asm.Instructions) asm.Instructions {
 	first := all[0][0]
-	main := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	main := asm.Instructions{mov(asm.R6, asm.R1).instruction()}
 	main[0] = btf.WithFuncMetadata(main[0], btf.FuncMetadata(&first)).WithSymbol(first.Symbol())
 	if src := first.Source(); src != nil {
 		main[0] = main[0].WithSource(src)
@@ -24,7 +24,7 @@ func Join(all []asm.Instructions) asm.Instructions {
 	for n, insns := range all {
 		rename := func(name string) string { return fmt.Sprintf("%s.%d", name, n) }
 		if n > 0 {
-			main = append(main, asm.Mov.Reg(asm.R1, asm.R6))
+			main = append(main, mov(asm.R1, asm.R6).instruction())
 		}
 		main = append(main, asm.Call.Label(rename(insns[0].Symbol())))
 		for _, ins := range insns {
@@ -42,5 +42,5 @@ func Join(all []asm.Instructions) asm.Instructions {
 			functions = append(functions, ins)
 		}
 	}
-	return append(append(main, asm.Mov.Imm(asm.R0, 0), asm.Return()), functions...)
+	return append(append(main, movImm(asm.R0, 0).instruction(), exit().instruction()), functions...)
 }

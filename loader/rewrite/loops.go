@@ -116,14 +116,14 @@ func (b *Budget) replaceCalls(insns asm.Instructions, calls []Call) (out, functi
 	named := map[string]bool{}
 	for i := range calls {
 		c := &calls[i]
-		helper := asm.Instructions{c.Helper.Call(), asm.Return()}
+		helper := asm.Instructions{callHelper(c.Helper).instruction(), exit().instruction()}
 		name := fmt.Sprintf("btc_limit_%d_%d", c.Helper, c.Size)
 		if c.searches() {
 			name = fmt.Sprintf("btc_search_%d", c.Insn)
 			helper = append(b.charge(&Loop{Helper: c.Helper, Cost: c.Cost, Counter: c.Counter}), helper...)
 		} else {
-			helper = append(asm.Instructions{{OpCode: asm.JLE.Op(asm.ImmSource), Dst: c.Size, Offset: 1, Constant: unknownSize},
-				asm.Mov.Imm(c.Size, unknownSize)}, helper...)
+			helper = append(asm.Instructions{jump(asm.JLE, c.Size, unknownSize, 1).instruction(),
+				movImm(c.Size, unknownSize).instruction()}, helper...)
 		}
 		call := asm.Call.Label(name)
 		call.Metadata = out[c.Insn].Metadata
@@ -155,19 +155,10 @@ func Slots(insns asm.Instructions) (n int) {
 }
 
 // state sets r1 to the state of the CPU. It changes r0, and r2 to r5 cannot be read afterwards.
-func (b *Budget) state() []asm.Instruction {
-	return []asm.Instruction{
-		asm.FnGetSmpProcessorId.Call(),
-		asm.And.Imm(asm.R0, int32(b.CPUs-1)),
-		asm.LSh.Imm(asm.R0, LoopStateShift),
-		asm.LoadMapValue(asm.R1, b.Map, 0),
-		asm.Add.Reg(asm.R1, asm.R0),
-	}
-}
-
-// set stores a constant in the state at r1.
-func set(at int16, value int64) asm.Instruction {
-	return asm.Instruction{OpCode: asm.StoreImmOp(asm.DWord), Dst: asm.R1, Offset: at, Constant: value}
+func (b *Budget) state(p *prologue) {
+	p.emit(callHelper(asm.FnGetSmpProcessorId), aluImm(asm.And, asm.R0, int32(b.CPUs-1)), aluImm(asm.LSh, asm.R0, LoopStateShift))
+	p.add(asm.LoadMapValue(asm.R1, b.Map, 0))
+	p.emit(aluReg(asm.Add, asm.R1, asm.R0))
 }
 
 // maxJump bounds the length of a jump in slots. The verifier makes several instructions of some, and the
@@ -177,52 +168,58 @@ const maxJump = 30000
 // boundMain adds the beginning and the end of a run to the main function.
 func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, int, error) {
 	var begin, leave prologue
-	begin.emit(asm.Mov.Reg(asm.R6, asm.R1))
+	begin.emit(mov(asm.R6, asm.R1))
 	if b.Timed {
-		begin.emit(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+		begin.emit(callHelper(asm.FnKtimeGetNs), mov(asm.R7, asm.R0))
 	}
-	begin.emit(b.state()...)
+	b.state(&begin)
 	if b.Timed {
-		begin.emit(asm.LoadMem(asm.R2, asm.R1, stateTotal, asm.DWord), asm.RSh.Imm(asm.R2, walkShift))
+		begin.emit(load(asm.R2, asm.R1, stateTotal, asm.DWord), aluImm(asm.RSh, asm.R2, walkShift))
 		begin.leave(asm.JLE, asm.R2, maxWalk)
-		begin.emit(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*b.Counter)), set(0, 1), asm.Mov.Imm(asm.R0, 0),
-			asm.Return())
+		begin.add(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*b.Counter)))
+		begin.emit(set(asm.R1, 0, 1), movImm(asm.R0, 0), exit())
 		begin.land(begin.leaving)
 		begin.leaving = nil
-		begin.emit(asm.StoreMem(asm.R1, stateBegan, asm.R7, asm.DWord))
+		begin.emit(store(asm.R1, stateBegan, asm.R7, asm.DWord))
 	}
-	begin.emit(asm.LoadMem(asm.R2, asm.R1, stateDepth, asm.DWord))
+	begin.emit(load(asm.R2, asm.R1, stateDepth, asm.DWord))
 	begin.leave(asm.JNE, asm.R2, 0)
-	begin.emit(set(stateLeft, loopSlice))
+	begin.emit(set(asm.R1, stateLeft, loopSlice))
 	for _, at := range []int16{stateWork, stateStart, stateStopped} {
-		begin.emit(set(at, 0))
+		begin.emit(set(asm.R1, at, 0))
 	}
 	first := begin.leaving
 	begin.leaving = nil
 	begin.leave(asm.Ja, 0, 0)
 	begin.land(first)
 	// End the slice, without the work that it has left.
-	begin.emit(asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.LoadMem(asm.R3, asm.R1, stateWork, asm.DWord),
-		asm.Sub.Reg(asm.R3, asm.R2), asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord), set(stateLeft, 0))
+	begin.emit(load(asm.R2, asm.R1, stateLeft, asm.DWord), load(asm.R3, asm.R1, stateWork, asm.DWord),
+		aluReg(asm.Sub, asm.R3, asm.R2), store(asm.R1, stateWork, asm.R3, asm.DWord), set(asm.R1, stateLeft, 0))
 	begin.land(begin.leaving)
-	begin.emit(asm.Mov.Imm(asm.R2, 1), asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth), asm.Mov.Reg(asm.R1, asm.R6))
+	begin.emit(movImm(asm.R2, 1))
+	begin.add(asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth))
+	begin.emit(mov(asm.R1, asm.R6))
 
-	leave.emit(asm.Mov.Reg(asm.R6, asm.R0))
+	leave.emit(mov(asm.R6, asm.R0))
 	if b.Timed {
-		leave.emit(asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R7, asm.R0))
+		leave.emit(callHelper(asm.FnKtimeGetNs), mov(asm.R7, asm.R0))
 	}
-	leave.emit(b.state()...)
+	b.state(&leave)
 	if b.Timed {
-		leave.emit(asm.LoadMem(asm.R2, asm.R1, stateBegan, asm.DWord), asm.Sub.Reg(asm.R7, asm.R2),
-			asm.Mul.Imm(asm.R7, loopWork/LoopNanos), asm.LoadMem(asm.R2, asm.R1, stateTotal, asm.DWord),
-			asm.Add.Reg(asm.R2, asm.R7), asm.StoreMem(asm.R1, stateTotal, asm.R2, asm.DWord))
+		leave.emit(load(asm.R2, asm.R1, stateBegan, asm.DWord), aluReg(asm.Sub, asm.R7, asm.R2),
+			aluImm(asm.Mul, asm.R7, loopWork/LoopNanos), load(asm.R2, asm.R1, stateTotal, asm.DWord),
+			aluReg(asm.Add, asm.R2, asm.R7), store(asm.R1, stateTotal, asm.R2, asm.DWord))
 	}
-	leave.emit(asm.Mov.Imm(asm.R2, -1), asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth),
-		asm.Mov.Reg(asm.R0, asm.R6), asm.Return())
+	leave.emit(movImm(asm.R2, -1))
+	leave.add(asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, stateDepth))
+	leave.emit(mov(asm.R0, asm.R6), exit())
 
 	// Exits become jumps to the end, or to the start if that is too far.
 	body := append(asm.Instructions(nil), insns[skip:]...)
 	size, leaving := Slots(body), Slots(leave.insns)
+	to := func(ins *asm.Instruction, off int) {
+		*ins = jump(asm.Ja, 0, 0, int16(off)).instruction().WithMetadata(ins.Metadata)
+	}
 	near, far := []int(nil), []int(nil)
 	at := map[int]int{} // slot in the body
 	n := 0
@@ -239,17 +236,14 @@ func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, 
 		}
 		n += int(body[i].Size()) / asm.InstructionSize
 	}
-	jump := func(from int) asm.Instruction {
-		return asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: int16(from)}
-	}
 	for _, i := range near {
-		body[i] = jump(size - at[i] - 1).WithMetadata(body[i].Metadata)
+		to(&body[i], size-at[i]-1)
 	}
 	if len(far) > 0 {
-		begin.emit(jump(leaving))
-		begin.emit(leave.insns...)
+		begin.emit(jump(asm.Ja, 0, 0, int16(leaving)))
+		begin.add(leave.insns...)
 		for _, i := range far {
-			body[i] = jump(-leaving - at[i] - 1).WithMetadata(body[i].Metadata)
+			to(&body[i], -leaving-at[i]-1)
 		}
 	}
 	if len(near) > 0 {
@@ -278,28 +272,28 @@ func (b *Budget) charge(l *Loop) asm.Instructions {
 		every, p.leaving = p.leaving, nil
 	}
 	for i, r := range args {
-		p.emit(asm.Mov.Reg(asm.R6+asm.Register(i), r))
+		p.emit(mov(asm.R6+asm.Register(i), r))
 	}
-	p.emit(b.state()...)
-	p.emit(asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Add.Imm(asm.R2, int32(-cost*stride)),
-		asm.StoreMem(asm.R1, stateLeft, asm.R2, asm.DWord))
+	b.state(&p)
+	p.emit(load(asm.R2, asm.R1, stateLeft, asm.DWord), aluImm(asm.Add, asm.R2, int32(-cost*stride)),
+		store(asm.R1, stateLeft, asm.R2, asm.DWord))
 	p.leave(asm.JSGT, asm.R2, 0)
 	done := p.leaving
 
 	// The slice is used up: see what the run has taken.
-	p.emit(asm.FnKtimeGetNs.Call(), asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord))
-	p.emit(b.state()...)
-	p.emit(asm.LoadMem(asm.R0, asm.RFP, -8, asm.DWord), asm.Mov.Imm(asm.R4, loopSlice),
-		asm.LoadMem(asm.R2, asm.R1, stateLeft, asm.DWord), asm.Sub.Reg(asm.R4, asm.R2), set(stateLeft, loopSlice),
-		asm.LoadMem(asm.R3, asm.R1, stateWork, asm.DWord), asm.Add.Reg(asm.R3, asm.R4),
-		asm.StoreMem(asm.R1, stateWork, asm.R3, asm.DWord), asm.LoadMem(asm.R2, asm.R1, stateStart, asm.DWord),
-		asm.Instruction{OpCode: asm.JNE.Op(asm.ImmSource), Dst: asm.R2, Offset: 2}, asm.Mov.Reg(asm.R2, asm.R0),
-		asm.StoreMem(asm.R1, stateStart, asm.R0, asm.DWord), asm.Sub.Reg(asm.R0, asm.R2),
-		asm.RSh.Imm(asm.R0, clockShift))
+	p.emit(callHelper(asm.FnKtimeGetNs), store(asm.RFP, -8, asm.R0, asm.DWord))
+	b.state(&p)
+	p.emit(load(asm.R0, asm.RFP, -8, asm.DWord), movImm(asm.R4, loopSlice),
+		load(asm.R2, asm.R1, stateLeft, asm.DWord), aluReg(asm.Sub, asm.R4, asm.R2), set(asm.R1, stateLeft, loopSlice),
+		load(asm.R3, asm.R1, stateWork, asm.DWord), aluReg(asm.Add, asm.R3, asm.R4),
+		store(asm.R1, stateWork, asm.R3, asm.DWord), load(asm.R2, asm.R1, stateStart, asm.DWord),
+		jump(asm.JNE, asm.R2, 0, 2), mov(asm.R2, asm.R0),
+		store(asm.R1, stateStart, asm.R0, asm.DWord), aluReg(asm.Sub, asm.R0, asm.R2),
+		aluImm(asm.RSh, asm.R0, clockShift))
 	p.leaving = nil
 	if b.Iterator && !b.Timed {
-		p.emit(asm.LoadMem(asm.R5, asm.R1, stateTotal, asm.DWord), asm.Add.Reg(asm.R5, asm.R4),
-			asm.StoreMem(asm.R1, stateTotal, asm.R5, asm.DWord), asm.RSh.Imm(asm.R5, walkShift))
+		p.emit(load(asm.R5, asm.R1, stateTotal, asm.DWord), aluReg(asm.Add, asm.R5, asm.R4),
+			store(asm.R1, stateTotal, asm.R5, asm.DWord), aluImm(asm.RSh, asm.R5, walkShift))
 		p.leave(asm.JGT, asm.R5, maxWalk)
 	}
 	p.leave(asm.JGT, asm.R0, maxWall)
@@ -310,19 +304,20 @@ func (b *Budget) charge(l *Loop) asm.Instructions {
 	done = p.leaving
 
 	p.land(stop)
-	slow.emit(set(stateLeft, 0), asm.LoadMem(asm.R2, asm.R1, stateStopped, asm.DWord))
+	slow.emit(set(asm.R1, stateLeft, 0), load(asm.R2, asm.R1, stateStopped, asm.DWord))
 	bit := int32(1) << (b.Program % 31)
 	slow.leave(asm.JSet, asm.R2, bit)
-	slow.emit(asm.Or.Imm(asm.R2, bit), asm.StoreMem(asm.R1, stateStopped, asm.R2, asm.DWord),
-		asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*l.Counter)), asm.Mov.Imm(asm.R2, 1),
-		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0))
+	slow.emit(aluImm(asm.Or, asm.R2, bit), store(asm.R1, stateStopped, asm.R2, asm.DWord))
+	slow.add(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*l.Counter)))
+	slow.emit(movImm(asm.R2, 1))
+	slow.add(asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0))
 	slow.land(slow.leaving)
-	slow.emit(asm.Mov.Imm(asm.R0, 1), asm.Return())
-	p.emit(slow.insns...)
+	slow.emit(movImm(asm.R0, 1), exit())
+	p.add(slow.insns...)
 
 	p.land(done)
 	for i, r := range args {
-		p.emit(asm.Mov.Reg(r, asm.R6+asm.Register(i)))
+		p.emit(mov(r, asm.R6+asm.Register(i)))
 	}
 	p.land(every)
 	return p.insns

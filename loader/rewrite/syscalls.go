@@ -74,53 +74,49 @@ func (d *Syscalls) Program(spec *ebpf.ProgramSpec, mp *manifest.Program, directi
 // buffer.
 func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCallArgs]bool) asm.Instructions {
 	const out = 2 // index of the exit label
-	var p asm.Instructions
-	emit := func(ins ...asm.Instruction) { p = append(p, ins...) }
+	var p prologue
 	leave := func(op asm.JumpOp, reg asm.Register, imm int32) {
-		at := 0
-		for i := range p {
-			at += int(p[i].Size()) / asm.InstructionSize
-		}
-		emit(asm.Instruction{OpCode: op.Op(asm.ImmSource), Dst: reg, Offset: int16(out - at - 1), Constant: int64(imm)})
+		p.emit(jump(op, reg, imm, int16(out-Slots(p.insns)-1)))
 	}
 	// read copies size bytes at r3 to the frame.
 	read := func(to int16, size int32) {
-		emit(asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, size),
-			asm.FnProbeReadKernel.Call())
+		p.emit(mov(asm.R1, asm.RFP), aluImm(asm.Add, asm.R1, int32(to)), movImm(asm.R2, size),
+			callHelper(asm.FnProbeReadKernel))
 		leave(asm.JNE, asm.R0, 0)
 	}
-	emit(asm.Mov.Reg(asm.R6, asm.R1),
-		asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Offset: 2},
-		asm.Mov.Imm(asm.R0, 0), asm.Return())
+	p.emit(mov(asm.R6, asm.R1),
+		jump(asm.Ja, 0, 0, 2),
+		movImm(asm.R0, 0), exit())
 	if direction == "sys_enter" {
-		emit(asm.LoadMem(asm.R7, asm.R6, 8, asm.DWord))
+		p.emit(load(asm.R7, asm.R6, 8, asm.DWord))
 	} else {
-		emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(d.Regs.Nr)))
+		p.emit(load(asm.R3, asm.R6, 0, asm.DWord), aluImm(asm.Add, asm.R3, int32(d.Regs.Nr)))
 		read(record+recordNr, int32(d.Regs.NrSize))
-		emit(asm.LoadMem(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
+		p.emit(load(asm.R7, asm.RFP, record+recordNr, nrSizes[d.Regs.NrSize]))
 	}
 	// The comparison is unsigned, so that negative numbers, which are not system calls, are out of
 	// range.
 	leave(asm.JGE, asm.R7, SyscallSlots)
-	emit(asm.Mov.Reg(asm.R1, asm.R7), asm.LSh.Imm(asm.R1, 2),
-		asm.LoadMapValue(asm.R2, d.Table, 0), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R8, asm.R2, 0, asm.Word))
+	p.emit(mov(asm.R1, asm.R7), aluImm(asm.LSh, asm.R1, 2))
+	p.add(asm.LoadMapValue(asm.R2, d.Table, 0))
+	p.emit(aluReg(asm.Add, asm.R2, asm.R1), load(asm.R8, asm.R2, 0, asm.Word))
 	leave(asm.JEq, asm.R8, 0)
-	emit(asm.FnGetCurrentTask.Call(), asm.Mov.Reg(asm.R3, asm.R0), asm.Add.Imm(asm.R3, d.Compat))
+	p.emit(callHelper(asm.FnGetCurrentTask), mov(asm.R3, asm.R0), aluImm(asm.Add, asm.R3, d.Compat))
 	read(record+recordNr, 4)
-	emit(asm.LoadMem(asm.R1, asm.RFP, record+recordNr, asm.Word))
+	p.emit(load(asm.R1, asm.RFP, record+recordNr, asm.Word))
 	leave(asm.JSet, asm.R1, d.Regs.Bit)
-	emit(asm.Add.Imm(asm.R8, -1),
-		asm.StoreMem(asm.RFP, record+recordID, asm.R8, asm.DWord),
-		asm.StoreMem(asm.RFP, record+recordNr, asm.R7, asm.DWord))
+	p.emit(aluImm(asm.Add, asm.R8, -1),
+		store(asm.RFP, record+recordID, asm.R8, asm.DWord),
+		store(asm.RFP, record+recordNr, asm.R7, asm.DWord))
 	if direction == "sys_exit" {
-		emit(asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord), asm.StoreMem(asm.RFP, record+recordArgs, asm.R1, asm.DWord))
+		p.emit(load(asm.R1, asm.R6, 8, asm.DWord), store(asm.RFP, record+recordArgs, asm.R1, asm.DWord))
 	}
 	for i, at := range d.Regs.Args {
 		if args[i] {
-			emit(asm.LoadMem(asm.R3, asm.R6, 0, asm.DWord), asm.Add.Imm(asm.R3, int32(at)))
+			p.emit(load(asm.R3, asm.R6, 0, asm.DWord), aluImm(asm.Add, asm.R3, int32(at)))
 			read(record+recordArgs+8*int16(i), 8)
 		}
 	}
-	emit(asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, int32(record)))
-	return p
+	p.emit(mov(asm.R1, asm.RFP), aluImm(asm.Add, asm.R1, int32(record)))
+	return p.insns
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"btc/internal/safefile"
 )
 
 // child is the process of -c. It waits for a byte on a pipe before it executes the command. So the
@@ -52,7 +54,7 @@ func becomeChild(args []string) error {
 		return errors.New("a set-user-ID btrun cannot start a command")
 	}
 	path, name, args := args[1], args[2], args[3:]
-	tasks, _ := os.ReadDir("/proc/self/task")
+	tasks, _ := safefile.Entries("/proc/self/task")
 	for _, t := range tasks {
 		os.WriteFile("/proc/self/task/"+t.Name()+"/comm", []byte(name), 0) // the thread may exit in the meantime
 	}

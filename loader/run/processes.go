@@ -5,13 +5,13 @@ package run
 import (
 	"encoding/binary"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	"btc/internal/safefile"
 	"btc/loader/symbols"
 )
 
@@ -60,7 +60,7 @@ func processesOf(files []string) []uint32 {
 	if len(wanted) == 0 {
 		return nil
 	}
-	entries, _ := os.ReadDir("/proc")
+	entries, _ := safefile.Entries("/proc")
 	var out []uint32
 	for _, e := range entries {
 		pid, err := strconv.ParseUint(e.Name(), 10, 32)

@@ -3,7 +3,7 @@
 package run
 
 import (
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -70,7 +70,7 @@ func (f *rateLimits) due(now time.Time, final bool, report func(i int, n uint64)
 	for i := range f.seen {
 		numbers = append(numbers, i)
 	}
-	slices.Sort(numbers)
+	sort.Sort(sort.IntSlice(numbers))
 	for _, i := range numbers {
 		x := f.seen[i]
 		if x.skipped == 0 || !final && !x.backoff.due(now) {

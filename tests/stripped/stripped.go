@@ -61,8 +61,12 @@ func Build(dir string, packages ...string) error {
 		return err
 	}
 	args := []string{"build", "-trimpath", "-ldflags", link}
+	flags, err := os.ReadFile(filepath.Join(top, "tools/noinline.flags"))
+	if err != nil {
+		return err
+	}
 	for _, p := range patterns {
-		args = append(args, "-gcflags", p+"=-l")
+		args = append(args, "-gcflags", p+"="+strings.TrimSpace(string(flags)))
 	}
 	args = append(args, "-o", dir+"/")
 	cmd := exec.Command("go", append(args, packages...)...)

@@ -33,9 +33,13 @@ func (r *release) goCommand(env []string, args ...string) ([]byte, error) {
 // noInline returns the compiler's flags for the packages that are not inlined, as in the Makefile.
 func (r *release) noInline() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(r.root, "tools/noinline.txt"))
+	if err != nil {
+		return nil, err
+	}
+	options, err := os.ReadFile(filepath.Join(r.root, "tools/noinline.flags"))
 	var flags []string
 	for _, pattern := range strings.Fields(string(text)) {
-		flags = append(flags, "-gcflags="+pattern+"=-l")
+		flags = append(flags, "-gcflags="+pattern+"="+strings.TrimSpace(string(options)))
 	}
 	return flags, err
 }
