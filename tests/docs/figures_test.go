@@ -105,7 +105,7 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := math.Ceil(float64(fi.Size())/1e5) / 10 // in MB, of this build
+	size := math.Round(float64(fi.Size())/1e5) / 10 // in MB, of this build
 	worst, typical := 0.0, 0.0
 	for _, a := range f.Axes {
 		for _, r := range a.Rows {
@@ -118,7 +118,7 @@ func TestFigures(t *testing.T) {
 		{"`btc compile` of a one-liner, whole process", f.pair("compile", "1 clauses", "ms", 1), "50 ms"},
 		{fmt.Sprintf("cost of an event, geometric mean of %d scripts", scripts), fmt.Sprintf("%.2f of bpftrace's", mean), ""},
 		{"`btrun`, static and stripped", fmt.Sprintf("%.1f MB (bpftrace with its libraries: %s MB)", size, rounded(libraries)),
-			fmt.Sprintf("%.1f MB", maxLoader/1e6)},
+			fmt.Sprintf("%.2f MB", maxLoader/1e6)},
 		{"`btrun` from start to attached, one-liner", f.pair("loader", "start to attached", "ms", 1), "100 ms"},
 		{"`btrun` resident while tracing, one-liner", f.pair("loader", "resident memory at its peak", "MiB", 1), fmt.Sprintf("%d MiB", maxResident>>10)},
 		{"`btrun` from Ctrl-C to its end, 360 tracepoints of system calls", f.pair("attach", "360 probes, interrupt to exit", "s", 1e-3), ""},
