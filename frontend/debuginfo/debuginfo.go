@@ -10,14 +10,17 @@
 package debuginfo
 
 import (
+	"cmp"
 	"debug/dwarf"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"btc/frontend/types"
 	"btc/internal/safefile"
 	"btc/loader/binary"
 )
@@ -85,19 +88,20 @@ func (f *Finder) ObjectSize(name, symbol string) uint64 {
 			return 0
 		}
 	}
-	file, err := elf.Open(path)
+	file, err := openELF(path)
 	if err != nil {
 		return 0
 	}
 	defer file.Close()
-	static, _ := file.Symbols()
-	dynamic, _ := file.DynamicSymbols()
-	for _, s := range append(static, dynamic...) {
-		if s.Name == symbol && s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_OBJECT {
-			return s.Size
+	size := uint64(0)
+	binary.EachSymbol(file.File, func(s *binary.Symbol) bool {
+		found := s.Type == elf.STT_OBJECT && s.Section != elf.SHN_UNDEF && string(s.Name()) == symbol
+		if found {
+			size = s.Size
 		}
-	}
-	return 0
+		return !found
+	})
+	return size
 }
 
 func (f *Finder) open(name string) (b *Binary, err error) {
@@ -117,7 +121,7 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer file.Close()
-	b = &Binary{Path: path, Machine: file.Machine}
+	b = &Binary{Path: path, Machine: file.Machine, loading: map[*types.Composite]bool{}, weights: map[*types.Composite]int{}}
 	if b.ID, err = binary.Identity(file.File); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -128,17 +132,17 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 		}
 		defer debug.Close()
 	}
-	main, err := debug.DWARF()
+	b.total, b.left = maxDebugBytes, minBudget
+	raw, err := readDebug(debug.File, "", &b.total)
+	if err == nil {
+		b.main, err = raw.parse()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: the debug information cannot be read: %w", path, err)
 	}
-	b.main = main
+	b.raw = raw
 	b.symbols(file.File)
-	var addrs []byte
-	if s := debug.Section(".debug_addr"); s != nil {
-		addrs, _ = s.Data()
-	}
-	if err := b.addParts(main, addrs, path, f.Dirs); err != nil {
+	if err := b.addParts(path, f.Dirs); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
@@ -157,7 +161,10 @@ func openELF(path string) (*elfFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := elf.NewFile(f)
+	var e *elf.File
+	if err = checkNames(f); err == nil {
+		e, err = elf.NewFile(f)
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -238,6 +245,7 @@ func debugLink(f *elf.File) string {
 type part struct {
 	data  *dwarf.Data
 	types map[dwarf.Offset]*typeEntry
+	left  *int // budget, see next
 }
 
 // Binary is one file with its debug information.
@@ -247,10 +255,20 @@ type Binary struct {
 	Machine elf.Machine
 
 	main  *dwarf.Data // has the line tables
+	raw   *rawDebug   // of main
+	total uint64      // what may still be read of debug information, in bytes
+	left  int         // budget of the parts, see next
 	parts []*part
-	names []symbol // functions by address
-	index *index   // index of names, built when first needed
+	names []symbol        // functions of the symbol tables, by address
+	known map[string]bool // their names
+	index *index          // index of names, built when first needed
+
+	loading map[*types.Composite]bool // whose members are being read
+	weights map[*types.Composite]int  // number of composites that one contains by value
 }
+
+// maxNested bounds the symbols before an address that are tried: labels inside a function have a size of 0.
+const maxNested = 1000
 
 // symbol is a function of the symbol tables.
 type symbol struct {
@@ -259,20 +277,35 @@ type symbol struct {
 }
 
 func (b *Binary) symbols(f *elf.File) {
-	static, _ := f.Symbols()
-	dynamic, _ := f.DynamicSymbols()
-	for _, s := range append(static, dynamic...) {
-		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Value != 0 && s.Section != elf.SHN_UNDEF {
-			b.names = append(b.names, symbol{s.Name, s.Value, s.Size})
+	b.known = map[string]bool{}
+	left := maxNames
+	binary.EachSymbol(f, func(s *binary.Symbol) bool {
+		if s.Type == elf.STT_FUNC && s.Defined() {
+			name := string(s.Name())
+			left -= len(name)
+			b.known[name] = true
+			b.names = append(b.names, symbol{name, s.Value, s.Size})
 		}
-	}
+		return left > 0
+	})
+	slices.SortStableFunc(b.names, func(x, y symbol) int { return cmp.Compare(x.addr, y.addr) })
 }
 
 // at returns the name of the function that contains an address, "" if none does.
 func (b *Binary) at(addr uint64) string {
-	for i := range b.names {
-		if s := &b.names[i]; s.addr <= addr && addr-s.addr < s.size {
-			return s.name
+	i, _ := slices.BinarySearchFunc(b.names, addr, func(s symbol, addr uint64) int {
+		if s.addr <= addr {
+			return -1
+		}
+		return 1
+	})
+	for tries := 0; i > 0 && tries < maxNested; tries++ { // of several names for one function, the first one
+		i--
+		if s := &b.names[i]; addr-s.addr < s.size {
+			for i > 0 && b.names[i-1].addr == s.addr && addr-s.addr < b.names[i-1].size {
+				i--
+			}
+			return b.names[i].name
 		}
 	}
 	return ""

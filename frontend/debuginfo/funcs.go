@@ -41,6 +41,9 @@ func (b *Binary) Func(name string) (fn *Func, err error) {
 		}
 	}()
 	at, ok := b.lookup().funcs[name]
+	if !ok && b.index.err != nil {
+		return nil, fmt.Errorf("no function %[2]s in the debug information of %[1]s, which is damaged: %[3]w", b.Path, name, b.index.err)
+	}
 	if !ok {
 		return nil, fmt.Errorf("no function %[2]s in the debug information of %[1]s", b.Path, name)
 	}
@@ -59,6 +62,9 @@ func (b *Binary) Func(name string) (fn *Func, err error) {
 	for _, k := range kids {
 		pname, _ := at.part.val(k, dwarf.AttrName).(string)
 		fn.Params = append(fn.Params, Param{Name: pname, Type: b.typeOf(at.part, k, 0), C: at.part.spell(k, 0)})
+	}
+	if b.left <= 0 {
+		return nil, fmt.Errorf("%s: the debug information is damaged: %w", b.Path, errRepeats)
 	}
 	b.assign(fn)
 	return fn, nil
@@ -163,7 +169,7 @@ func (b *Binary) Functions(fits func(string) bool) []string {
 }
 
 func (b *Binary) defined(name string) bool {
-	return slices.ContainsFunc(b.names, func(s symbol) bool { return s.name == name })
+	return b.known[name]
 }
 
 // Line finds the addresses of a source line: the lowest in each function that has code for it (with inlining and
@@ -177,20 +183,49 @@ func (b *Binary) Line(file string, line, col int) (addrs []uint64, err error) {
 	}()
 	lowest := map[string]uint64{}
 	next, known := 0, false
+	budget := minBudget
+	main := &part{left: &budget}
+	budget += readFactor * len(b.raw.info)
+	seen, left := map[int64]bool{}, 2*len(b.raw.line) // several units may have one table, but tables do not overlap
 	units := b.main.Reader()
-	for {
-		cu, err := units.Next()
+	for _, u := range b.raw.units {
+		if u.first >= u.end {
+			continue
+		}
+		units.Seek(u.first)
+		cu, err := main.next(units)
 		if err != nil || cu == nil {
 			break
 		}
-		units.SkipChildren()
+		at, ok := cu.Val(dwarf.AttrStmtList).(int64)
+		dir, _ := cu.Val(dwarf.AttrCompDir).(string)
+		if !ok || at < 0 || at > int64(len(b.raw.line)) || seen[at] || len(dir) > maxPath {
+			continue
+		}
+		seen[at] = true
+		size, err := checkLines(b.raw.line[at:], b.raw.order)
+		if left -= size; err == nil && left < 0 {
+			err = errRepeats
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: the line table is damaged: %w", b.Path, err)
+		}
 		lines, err := b.main.LineReader(cu)
 		if err != nil || lines == nil {
 			continue
 		}
 		var e dwarf.LineEntry
+		fits := map[*dwarf.LineFile]bool{}
 		for lines.Next(&e) == nil {
-			if e.File == nil || e.EndSequence || !endsInPath(e.File.Name, file) {
+			if e.File == nil || e.EndSequence {
+				continue
+			}
+			is, tested := fits[e.File]
+			if !tested {
+				is = endsInPath(e.File.Name, file)
+				fits[e.File] = is
+			}
+			if !is {
 				continue
 			}
 			known = true

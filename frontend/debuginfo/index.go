@@ -20,6 +20,7 @@ type index struct {
 	tags     map[string]entryRef // "struct x", "union x", "enum x": definitions only
 	typedefs map[string]entryRef
 	order    []string // names of functions, in file order
+	err      error    // what ended the reading of a part
 }
 
 // lookup returns the index, which it builds at first use.
@@ -45,7 +46,10 @@ func (x *index) add(p *part) {
 	r := p.data.Reader()
 	lang := int64(0)
 	for {
-		e, err := r.Next()
+		e, err := p.next(r)
+		if err != nil {
+			x.err = err
+		}
 		if e == nil || err != nil {
 			return // the rest cannot be parsed after an error
 		}
@@ -73,7 +77,7 @@ func (x *index) add(p *part) {
 		case dwarf.TagTypedef:
 			first(x.typedefs, name, at)
 		}
-		r.SkipChildren()
+		p.skip(r, e)
 	}
 }
 
@@ -116,7 +120,7 @@ func (p *part) origin(e *dwarf.Entry) *dwarf.Entry {
 func (p *part) entry(off dwarf.Offset) (*dwarf.Entry, error) {
 	r := p.data.Reader()
 	r.Seek(off)
-	e, err := r.Next()
+	e, err := p.next(r)
 	if err == nil && e == nil {
 		err = fmt.Errorf("no entry at %#x", off)
 	}
@@ -138,13 +142,13 @@ func (p *part) val(e *dwarf.Entry, attr dwarf.Attr) any {
 func (p *part) children(off dwarf.Offset) ([]*dwarf.Entry, error) {
 	r := p.data.Reader()
 	r.Seek(off)
-	e, err := r.Next()
+	e, err := p.next(r)
 	if err != nil || e == nil || !e.Children {
 		return nil, err
 	}
 	var all []*dwarf.Entry
 	for {
-		c, err := r.Next()
+		c, err := p.next(r)
 		if err != nil {
 			return all, err
 		}
@@ -152,6 +156,6 @@ func (p *part) children(off dwarf.Offset) ([]*dwarf.Entry, error) {
 			return all, nil
 		}
 		all = append(all, c)
-		r.SkipChildren()
+		p.skip(r, c)
 	}
 }

@@ -4,7 +4,6 @@ package debuginfo
 
 import (
 	"debug/dwarf"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,36 +13,44 @@ import (
 
 // addParts finds the parts of the debug information: the file's own and those of units that the compiler has split
 // off.
-func (b *Binary) addParts(main *dwarf.Data, addrs []byte, path string, dirs []string) error {
-	own := false
-	r := main.Reader()
-	for {
-		cu, err := r.Next()
-		if err != nil {
+func (b *Binary) addParts(path string, dirs []string) error {
+	own := b.newPart(b.main, len(b.raw.info))
+	isOwn, seen := false, map[[2]string]bool{}
+	r := b.main.Reader()
+	for _, u := range b.raw.units {
+		if u.first >= u.end {
+			continue
+		}
+		r.Seek(u.first)
+		cu, err := own.next(r)
+		if err != nil || cu == nil {
 			return fmt.Errorf("the debug information cannot be read: %w", err)
 		}
-		if cu == nil {
-			break
-		}
-		r.SkipChildren()
 		name := splitName(cu)
 		if name == "" {
-			own = true
+			isOwn = true
 			continue
 		}
 		dir, _ := cu.Val(dwarf.AttrCompDir).(string)
-		b.addSplit(name, dir, path, dirs, addrs)
+		if file := [2]string{dir, name}; !seen[file] {
+			seen[file] = true
+			b.addSplit(name, dir, path, dirs)
+		}
 	}
-	if own {
-		b.parts = append(b.parts, newPart(main))
+	if isOwn {
+		b.parts = append(b.parts, own)
 	}
 	if len(b.parts) == 0 {
-		return b.addPackage(path, addrs)
+		return b.addPackage(path)
 	}
 	return nil
 }
 
-func newPart(d *dwarf.Data) *part { return &part{data: d, types: map[dwarf.Offset]*typeEntry{}} }
+// newPart returns a part with size bytes of entries.
+func (b *Binary) newPart(d *dwarf.Data, size int) *part {
+	b.left += readFactor * size
+	return &part{data: d, types: map[dwarf.Offset]*typeEntry{}, left: &b.left}
+}
 
 // Attributes of skeleton units: DWARF 5's, and those of GNU before it.
 const (
@@ -62,7 +69,7 @@ func splitName(cu *dwarf.Entry) string {
 }
 
 // addSplit adds the unit in a file NAME.dwo. A missing one is skipped.
-func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
+func (b *Binary) addSplit(name, dir, path string, dirs []string) {
 	places := []string{
 		name, filepath.Join(dir, name), filepath.Join(filepath.Dir(path), name),
 		filepath.Join(filepath.Dir(path), filepath.Base(name)),
@@ -75,62 +82,35 @@ func (b *Binary) addSplit(name, dir, path string, dirs []string, addrs []byte) {
 		if err != nil {
 			continue
 		}
-		s := readSections(f.File)
+		raw, err := readDebug(f.File, ".dwo", &b.total)
 		f.Close()
-		if d, err := s.data(addrs); err == nil {
-			b.parts = append(b.parts, newPart(d))
+		if err == nil && b.split(raw) == nil {
 			return
 		}
 	}
 }
 
-// sections are the sections of split debug information; debug/dwarf expects them under their usual names.
-type sections struct{ info, abbrev, str, offsets, rnglists []byte }
-
-func readSections(f *elf.File) sections {
-	get := func(name string) []byte {
-		s := f.Section(name)
-		if s == nil || s.Type == elf.SHT_NOBITS {
-			return nil
-		}
-		b, _ := s.Data()
-		return b
-	}
-	return sections{
-		get(".debug_info.dwo"),
-		get(".debug_abbrev.dwo"),
-		get(".debug_str.dwo"),
-		get(".debug_str_offsets.dwo"),
-		get(".debug_rnglists.dwo"),
-	}
-}
-
-// data opens the sections; addrs is section .debug_addr of the file itself. Unless a unit says otherwise, debug/dwarf
-// expects the first string offset, and the first address, at the start of their sections, where DWARF 5 has a header.
-// The addresses are those of the file's first unit; nothing uses them. Split information of DWARF 4, a GNU extension,
+// split adds a part from the sections of split debug information. Unless a unit says otherwise, debug/dwarf expects
+// the first string offset, and the first address, at the start of their sections, where DWARF 5 has a header. The
+// addresses are those of the file's first unit; nothing uses them. Split information of DWARF 4, a GNU extension,
 // cannot be read.
-func (s sections) data(addrs []byte) (*dwarf.Data, error) {
-	if len(s.info) < 6 || len(s.abbrev) == 0 || binary.LittleEndian.Uint16(s.info[4:]) < 5 {
-		return nil, ErrNone
+func (b *Binary) split(raw *rawDebug) error {
+	if len(raw.info) < 6 || len(raw.abbrev) == 0 || raw.order.Uint16(raw.info[4:]) < 5 {
+		return ErrNone
 	}
-	offsets := s.offsets[min(8, len(s.offsets)):]
-	addrs = addrs[min(8, len(addrs)):]
-	d, err := dwarf.New(s.abbrev, nil, nil, s.info, nil, nil, nil, s.str)
-	if err != nil {
-		return nil, err
+	raw.offsets = raw.offsets[min(8, len(raw.offsets)):]
+	raw.addrs = b.raw.addrs[min(8, len(b.raw.addrs)):]
+	raw.line, raw.ranges = nil, nil
+	d, err := raw.parse()
+	if err == nil {
+		b.parts = append(b.parts, b.newPart(d, len(raw.info)))
 	}
-	if err := d.AddSection(".debug_str_offsets", offsets); err != nil {
-		return nil, err
-	}
-	if err := d.AddSection(".debug_addr", addrs); err != nil {
-		return nil, err
-	}
-	return d, d.AddSection(".debug_rnglists", s.rnglists)
+	return err
 }
 
 // addPackage adds the units of a package PATH.dwp, which contains the parts of all units one after the other, with an
 // index.
-func (b *Binary) addPackage(path string, addrs []byte) error {
+func (b *Binary) addPackage(path string) error {
 	f, err := openELF(path + ".dwp")
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the compiler has split it off to files that are not here", ErrNone)
@@ -139,21 +119,25 @@ func (b *Binary) addPackage(path string, addrs []byte) error {
 		return fmt.Errorf("%s.dwp: %w", path, err)
 	}
 	defer f.Close()
-	all := readSections(f.File)
-	section := f.Section(".debug_cu_index")
-	if section == nil {
+	all, err := readDebug(f.File, ".dwo", &b.total)
+	if err != nil {
+		return fmt.Errorf("%s.dwp: %w", path, err)
+	}
+	index, err := readSection(f.File, "cu_index", &b.total)
+	if err != nil {
+		return fmt.Errorf("%s.dwp: %w", path, err)
+	}
+	if index == nil {
 		return fmt.Errorf("%s.dwp has no index of its units", path)
 	}
-	raw, err := section.Data()
-	if err != nil {
-		return err
-	}
-	for _, unit := range packageUnits(raw, f.ByteOrder) {
-		s := sections{info: unit.cut(all.info, sectInfo), abbrev: unit.cut(all.abbrev, sectAbbrev), str: all.str,
+	left := 2 * (len(all.info) + len(all.abbrev))
+	for _, unit := range packageUnits(index, f.ByteOrder) {
+		raw := &rawDebug{order: f.ByteOrder, info: unit.cut(all.info, sectInfo), abbrev: unit.cut(all.abbrev, sectAbbrev), str: all.str,
 			offsets: unit.cut(all.offsets, sectStrOffsets), rnglists: unit.cut(all.rnglists, sectRnglists)}
-		if d, err := s.data(addrs); err == nil {
-			b.parts = append(b.parts, newPart(d))
+		if left -= len(raw.info) + len(raw.abbrev); left < 0 {
+			return fmt.Errorf("%s.dwp: %w", path, errRepeats)
 		}
+		b.split(raw)
 	}
 	if len(b.parts) == 0 {
 		return fmt.Errorf("%s.dwp: %w", path, ErrNone)

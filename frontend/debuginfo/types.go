@@ -4,6 +4,7 @@ package debuginfo
 
 import (
 	"debug/dwarf"
+	"slices"
 	"strings"
 
 	"btc/frontend/types"
@@ -36,8 +37,11 @@ func (b *Binary) Named(name string) (*types.Type, bool) {
 	return nil, false
 }
 
-// maxDepth bounds chains of pointers, arrays and qualifiers.
+// maxDepth bounds chains of pointers, arrays and qualifiers, and the dimensions of an array.
 const maxDepth = 64
+
+// maxSize bounds types and the offsets of members, in bytes. Beyond it nothing can be read, and sums could overflow.
+const maxSize = 1 << 40
 
 // convert converts an entry to a type of the language. A type without a counterpart becomes void, of size 0: nothing
 // can be read there.
@@ -159,17 +163,18 @@ func baseType(e *dwarf.Entry) *types.Type {
 func (b *Binary) array(p *part, e *dwarf.Entry, depth int) *types.Type {
 	elem, chars := b.typeOf(p, e, depth), p.charsOf(e)
 	kids, _ := p.children(e.Offset)
+	kids = slices.DeleteFunc(kids, func(k *dwarf.Entry) bool { return k.Tag != dwarf.TagSubrangeType })
+	if len(kids) > maxDepth {
+		return types.TNone
+	}
 	for i := len(kids) - 1; i >= 0; i-- { // the last dimension is the innermost
-		if kids[i].Tag != dwarf.TagSubrangeType {
-			continue
-		}
 		n := int64(0)
 		if count, ok := kids[i].Val(dwarf.AttrCount).(int64); ok {
 			n = count
 		} else if upper, ok := kids[i].Val(dwarf.AttrUpperBound).(int64); ok {
 			n = upper + 1
 		}
-		if n < 0 || n > 1<<28 {
+		if n < 0 || n > 1<<28 || elem.Size > 0 && n > maxSize/int64(elem.Size) {
 			n = 0
 		}
 		elem = types.MakeChars(elem, int(n), chars)
@@ -224,15 +229,47 @@ func (b *Binary) composite(p *part, e *dwarf.Entry) *types.Type {
 		e = def
 	}
 	size, _ := e.Val(dwarf.AttrByteSize).(int64)
-	c.Size = int(max(0, size))
+	c.Size = int(max(0, min(size, maxSize)))
 	t.Size = c.Size
 	if align, ok := e.Val(dwarf.AttrAlignment).(int64); ok {
 		c.Align = int(align)
 	}
 	off := e.Offset
-	c.Load = func() []types.Member { return b.members(p, off) }
+	c.Load = func() []types.Member { return b.load(c, p, off) }
 	c.AlignOf = func() int { return alignOf(c) }
 	return t
+}
+
+// load reads the members of a composite, and of those that it contains by value. A damaged file can say that a type
+// contains itself, nest types without a limit, or contain a type twice in each of many levels: such members are left
+// out, because all users follow members recursively.
+func (b *Binary) load(c *types.Composite, p *part, off dwarf.Offset) []types.Member {
+	if len(b.loading) > maxDepth {
+		return nil
+	}
+	b.loading[c] = true
+	defer delete(b.loading, c)
+	weight := 1
+	all := slices.DeleteFunc(b.members(p, off), func(m types.Member) bool {
+		t := m.Type
+		for t.Kind == types.Array {
+			t = t.Elem
+		}
+		if t.Kind != types.Struct {
+			return false
+		}
+		if b.loading[t.Comp] {
+			return true
+		}
+		t.Comp.Members()
+		weight += b.weights[t.Comp]
+		return false
+	})
+	if weight > types.MaxParts {
+		return nil
+	}
+	b.weights[c] = weight
+	return all
 }
 
 // alignOf returns the alignment that the members require.
@@ -290,7 +327,7 @@ func (b *Binary) members(p *part, off dwarf.Offset) []types.Member {
 func memberOffset(k *dwarf.Entry) (int, bool) {
 	switch v := k.Val(dwarf.AttrDataMemberLoc).(type) {
 	case int64:
-		return int(v), true
+		return int(v), v >= 0 && v <= maxSize
 	case []byte:
 		if len(v) > 1 && v[0] == 0x23 { // DW_OP_plus_uconst
 			n, shift := uint64(0), 0

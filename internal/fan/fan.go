@@ -12,6 +12,7 @@ package fan
 import (
 	"context"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +96,7 @@ type Fan struct {
 	mu     sync.Mutex // guards counts, and serializes callbacks
 	counts Counts
 	set    merge.Set
+	shares shares
 }
 
 // Run runs the object on all hosts. When ctx ends, the hosts are asked to end their runs; when kill
@@ -103,6 +105,7 @@ type Fan struct {
 func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs) {
 	f.set.ByHost = f.ByHost
 	f.counts = Counts{All: len(f.Hosts), Waiting: len(f.Hosts)}
+	f.shares.slots = runtime.GOMAXPROCS(0)
 	results := make([]Result, len(f.Hosts))
 	next := make(chan int)
 	var wg sync.WaitGroup

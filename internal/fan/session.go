@@ -56,8 +56,10 @@ type session struct {
 	finished chan struct{} // closed once the last line has arrived
 
 	began    time.Time
-	heard    atomic.Int64 // when output arrived last, as time since began
-	handling atomic.Bool  // output has arrived and is being handled
+	heard    atomic.Int64  // when output arrived last, as time since began
+	handling atomic.Bool   // output has arrived and is being handled
+	used     time.Duration // account in fan.shares
+	listener *listener
 
 	said    atomic.Bool // btrun has answered
 	active  bool        // attached is closed
@@ -102,7 +104,9 @@ func (s *session) run(ctx, kill context.Context) {
 	}
 	read := make(chan error, 1)
 	go func() {
-		_, err := merge.Lines(&listener{out, s}, s.maxLine, s.line)
+		s.listener = &listener{Reader: out, session: s}
+		_, err := merge.Lines(s.listener, s.maxLine, s.line)
+		s.listener.end()
 		read <- err
 	}()
 	whole, err := s.converse(ctx, kill, in, read)
@@ -123,20 +127,33 @@ func (s *session) run(ctx, kill context.Context) {
 	s.errors.flush()
 }
 
-// listener notes when output arrives.
+// listener notes when output arrives, and waits for the host's turn to handle it.
 type listener struct {
 	io.Reader
 	session *session
+	turn    time.Time // when it began; zero: it has none
 }
 
 func (l *listener) Read(p []byte) (int, error) {
 	s := l.session
+	l.end()
 	s.heard.Store(int64(time.Since(s.began)))
 	s.handling.Store(false)
 	n, err := l.Reader.Read(p)
 	s.heard.Store(int64(time.Since(s.began)))
 	s.handling.Store(true)
+	if n > 0 {
+		l.turn = s.fan.shares.begin(&s.used)
+	}
 	return n, err
+}
+
+// end ends the turn.
+func (l *listener) end() {
+	if !l.turn.IsZero() {
+		l.session.fan.shares.end(&l.session.used, time.Since(l.turn))
+		l.turn = time.Time{}
+	}
 }
 
 // silence returns for how long nothing has arrived. It is 0 while what has arrived is being handled, which takes as
@@ -333,11 +350,22 @@ func (s *session) line(line []byte) error {
 		}
 	}
 	if s.fan.Event != nil {
-		s.fan.mu.Lock()
-		defer s.fan.mu.Unlock()
-		s.fan.Event(s.result.Host, line)
+		s.listener.show(func() { s.fan.Event(s.result.Host, line) })
 	}
 	return nil
+}
+
+// show calls f, which may wait for the reader of this program's output. Meanwhile the turn is that of another host; the
+// time that f takes counts.
+func (l *listener) show(f func()) {
+	s := l.session
+	l.end()
+	s.fan.mu.Lock()
+	began := time.Now()
+	f()
+	took := time.Since(began)
+	s.fan.mu.Unlock()
+	l.turn = s.fan.shares.begin(&s.used).Add(-took)
 }
 
 // kindOf returns the type of a line, and whether the script has asked for it. A line with two of a member that this
@@ -480,6 +508,9 @@ const (
 )
 
 func (e *errorOutput) Write(p []byte) (int, error) {
+	s := e.session
+	began := s.fan.shares.begin(&s.used)
+	defer func() { s.fan.shares.end(&s.used, time.Since(began)) }()
 	for rest := p; len(rest) > 0; {
 		line, after, whole := bytes.Cut(rest, []byte{'\n'})
 		e.part = append(e.part, line[:min(len(line), maxErrorLine-min(len(e.part), maxErrorLine))]...)

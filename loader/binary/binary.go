@@ -13,6 +13,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,11 +45,11 @@ func Identity(f *elf.File) (string, error) {
 	if text == nil || text.Type == elf.SHT_NOBITS || text.Size > maxText {
 		return "", fmt.Errorf("the file has neither a build id nor code")
 	}
-	code, err := text.Data()
-	if err != nil {
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, text.Open(), int64(text.Size)); err != nil {
 		return "", fmt.Errorf("section .text: %w", err)
 	}
-	return fmt.Sprintf("text:%x", sha256.Sum256(code)), nil
+	return fmt.Sprintf("text:%x", sum.Sum(nil)), nil
 }
 
 // maxText is the maximum amount of code that is hashed, in bytes.

@@ -19,6 +19,8 @@ const (
 	maxFrames     = 1 << 21
 	maxFrameBytes = 64 << 20 // bytes that are read
 	maxFrameDepth = 16       // of DW_CFA_remember_state
+	maxFrameSteps = 1 << 14  // instructions of one entry that are executed
+	maxFrameText  = 16       // bytes of an augmentation or a number: the common part is read again for each entry
 )
 
 // frames is the section .eh_frame, as the Linux Standard Base defines it. It is hostile input: what is not understood
@@ -197,6 +199,10 @@ func (d *dwarf) uleb() (v uint64) {
 		if b < 0x80 {
 			return v
 		}
+		if shift > 7*maxFrameText {
+			d.bad = true
+			return v
+		}
 	}
 }
 
@@ -213,6 +219,10 @@ func (d *dwarf) sleb() int64 {
 func (d *dwarf) text() string {
 	from := d.at
 	for d.fixed(1) != 0 {
+		if d.at-from > maxFrameText {
+			d.bad = true
+			break
+		}
 	}
 	return string(d.data[from:max(d.at-1, from)])
 }
@@ -316,7 +326,10 @@ func (d *description) run(in *dwarf, r, first row, until uint64) (row, bool) {
 		at += n * d.codeFactor
 		return at <= until
 	}
-	for in.at < len(in.data) && !in.bad {
+	for steps := 0; in.at < len(in.data) && !in.bad; steps++ {
+		if steps == maxFrameSteps {
+			return r, false
+		}
 		op := in.fixed(1)
 		low := op & 0x3f
 		more := true

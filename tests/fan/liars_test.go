@@ -261,3 +261,34 @@ func TestMergeOfLiars(t *testing.T) {
 	run(1, "deep")
 	run(1, "none", "deep")
 }
+
+// TestFlooder checks that a host which floods the run with output takes only its share of the time: the others are heard
+// meanwhile, their reports are complete, and the flooder is late.
+func TestFlooder(t *testing.T) {
+	f := newFleet(t)
+	f.write("path/btrun", fakeLiar)
+	f.write("l.bt", liarsScript)
+	f.compile("l.bt", "l.o")
+	const lines = 3000
+	f.write("honest", mapLine("@c", "count", `, "signed": false`, `{"value": 3}`))
+	f.write("big", `{"type": "printf", "data": "`+strings.Repeat("A", 4<<20)+`\n"}`+"\n")
+	f.write("flooder.gen", `trap "exit 0" PIPE; while cat "$DIR/big"; do echo "a message" >&2; done`)
+	names := []string{"flooder"}
+	for _, name := range []string{"good1", "good2", "good3"} {
+		f.write(name+".gen", fmt.Sprintf(`yes '{"type": "printf", "data": "honest\n"}' | head -n %d`, lines))
+		names = append(names, name)
+	}
+	cmd, stdout, stderr := f.command("--host", strings.Join(names, ","), "--timeout", "2s", "--host-timeout", "4s", "l.o")
+	cmd.Env = append(cmd.Environ(), "GOMAXPROCS=1")
+	cmd.Run()
+	out, errs := stdout.String(), stderr.String()
+	if got := cmd.ProcessState.ExitCode(); got != 2 || strings.Count(out, ": honest\n") != 3*lines || !strings.Contains(out, "@c: 9\n") {
+		t.Errorf("exit status %d, %d honest lines, report %.200q\n%.2000s", got, strings.Count(out, ": honest\n"), out[max(0, len(out)-200):], errs)
+	}
+	has(t, rows(errs), "flooder late", "btc: 3 of 4 hosts in the report, 1 failed")
+	first, last := strings.Index(out, ": honest\n"), strings.LastIndex(out, ": honest\n")
+	if n := strings.Count(out[max(first, 0):max(last, 0)], "flooder: "); n > 30 {
+		t.Errorf("%d lines of 4 MiB of a flooder among those of the others", n)
+	}
+	t.Logf("%d lines of the flooder, %d of them among the others", strings.Count(out, "flooder: "), strings.Count(out[max(first, 0):max(last, 0)], "flooder: "))
+}

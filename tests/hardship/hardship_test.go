@@ -8,6 +8,7 @@ package hardship
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -250,6 +251,7 @@ type section struct {
 	data       []byte
 	link, info uint32
 	entry      uint64
+	flags      uint64
 }
 
 const base = 0x400000 // address of the first byte of a program
@@ -272,7 +274,11 @@ func tinyProgram(t *testing.T, path, function string, code []byte, more ...secti
 		{name: ".symtab", kind: 2, data: sym, link: 3, info: 1, entry: 24},
 		{name: ".strtab", kind: 3, data: []byte("\x00" + function + "\x00")}}, more...)
 	names := []byte{0}
-	sections = append(sections, section{name: ".shstrtab", kind: 3})
+	last := section{name: ".shstrtab", kind: 3}
+	if n := len(sections) - 1; sections[n].name == last.name { // with data or flags of its own
+		last, sections = sections[n], sections[:n]
+	}
+	sections = append(sections, last)
 	body := make([]byte, codeAt)
 	var heads []byte
 	for i := range sections {
@@ -280,9 +286,12 @@ func tinyProgram(t *testing.T, path, function string, code []byte, more ...secti
 		name := len(names)
 		names = append(names, s.name+"\x00"...)
 		if i == len(sections)-1 {
-			s.data = names
+			s.data = append(names, s.data...)
+			if s.flags != 0 {
+				s.data = deflated(s.data)
+			}
 		}
-		var addr, flags uint64
+		addr, flags := uint64(0), s.flags
 		if i == 1 {
 			addr, flags = base+codeAt, 6 // SHF_ALLOC, SHF_EXECINSTR
 		}
@@ -318,6 +327,17 @@ func tinyProgram(t *testing.T, path, function string, code []byte, more ...secti
 	if err := os.WriteFile(path, append(body, heads...), 0o755); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// deflated returns a section with SHF_COMPRESSED.
+func deflated(data []byte) []byte {
+	le := binary.LittleEndian
+	var b bytes.Buffer
+	b.Write(le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 1), uint64(len(data))), 1)) // ELFCOMPRESS_ZLIB
+	w := zlib.NewWriter(&b)
+	w.Write(data)
+	w.Close()
+	return b.Bytes()
 }
 
 // system is the code of a system call with one argument.
