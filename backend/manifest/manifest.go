@@ -18,6 +18,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/manifest"
 	"btc/ir"
+	"btc/ir/kernel"
 )
 
 // sections maps kinds of globals to ELF sections.
@@ -211,13 +212,27 @@ func program(m *ir.Module, f *emit.Func) manifest.Program {
 	}
 }
 
+// moduleOf returns the module of the target that has a type, or "".
+func moduleOf(t *kernel.Target, typ string) string {
+	kind, name, _ := strings.Cut(typ, " ")
+	switch {
+	case t == nil:
+	case kind == "struct":
+		return t.ModuleOf(kernel.Struct, name)
+	case kind == "union":
+		return t.ModuleOf(kernel.Union, name)
+	}
+	return ""
+}
+
 // fields lists each position of a function's CO-RE accesses.
 func fields(m *ir.Module, f *emit.Func) []manifest.FieldUse {
 	var out []manifest.FieldUse
 	for _, c := range f.CORE {
 		out = append(out, manifest.FieldUse{
 			Program: m.Symbol(f.Name), Insn: c.Insn, Type: c.Ref.Type, Path: c.Ref.Path,
-			Kind: int(c.Kind), Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos),
+			Module: moduleOf(m.Target, c.Ref.Type), Kind: int(c.Kind),
+			Compared: c.Compared && c.Kind == ir.FieldRShift, Pos: pos(c.Pos),
 		})
 	}
 	return out

@@ -400,10 +400,11 @@ type Loss struct {
 // FieldUse is a CO-RE access of the script.
 type FieldUse struct {
 	Program string `json:"program"`
-	Insn    int    `json:"insn"` // instruction index in the program
-	Type    string `json:"type"` // "struct sock"
-	Path    string `json:"path"` // "__sk_common.skc_family"
-	Kind    int    `json:"kind"` // enum bpf_core_relo_kind
+	Insn    int    `json:"insn"`             // instruction index in the program
+	Type    string `json:"type"`             // "struct sock"
+	Path    string `json:"path"`             // "__sk_common.skc_family"
+	Module  string `json:"module,omitempty"` // of the target's kernel that has the type; absent for the kernel itself
+	Kind    int    `json:"kind"`             // enum bpf_core_relo_kind
 	// Compared means that the program compares the relocated value with its value at compile time, and reads the
 	// field in another way if they differ.
 	Compared bool `json:"compared,omitempty"`

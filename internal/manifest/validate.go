@@ -291,6 +291,7 @@ func (m *Manifest) checkUses(c *checker) {
 		c.pos(whole.item("needs", i).key("pos"), &m.Needs[i].Pos)
 	}
 	for i := range m.Fields {
+		c.text(whole.item("fields", i).key("module"), m.Fields[i].Module, maxName)
 		c.within(whole.item("fields", i).key("insn"), int64(m.Fields[i].Insn), 0, maxInsn)
 		c.pos(whole.item("fields", i).key("pos"), &m.Fields[i].Pos)
 	}

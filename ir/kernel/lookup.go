@@ -169,6 +169,54 @@ func (t *Target) Funcs(pattern string) []string {
 	return all
 }
 
+// ModuleOf returns the module of a type that exists only in modules, by the functions that accept pointers to it,
+// because targets do not record it. It returns "" if the kernel itself has the type, or if no function shows the module.
+func (t *Target) ModuleOf(k Kind, name string) string {
+	all := t.Named(k, name)
+	if len(all) == 0 || slices.ContainsFunc(all, func(t *Type) bool { return !t.InModule }) {
+		return ""
+	}
+	t.mu.Lock()
+	module, known := t.modules[name]
+	t.mu.Unlock()
+	if known {
+		return module
+	}
+	votes, best := map[string]int{}, ""
+	for _, fn := range t.moduleFuncs() {
+		for _, p := range fn.Proto.Params {
+			if r := p.Type().Resolve(); r.Kind == Pointer {
+				if to := r.Elem().Resolve(); to.Kind == k && to.Name == name {
+					votes[fn.Module]++
+				}
+			}
+		}
+		if votes[fn.Module] > votes[best] {
+			best = fn.Module
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.modules == nil {
+		t.modules = map[string]string{}
+	}
+	t.modules[name] = best
+	return best
+}
+
+// moduleFuncs returns the functions of modules that have a prototype.
+func (t *Target) moduleFuncs() []Function {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Function
+	t.fail(t.file.ModuleFuncs(func(f targetfile.Func) {
+		if f.Proto != nil {
+			all = append(all, Function{Name: f.Name, Module: f.Module, Proto: t.build(f.Proto)})
+		}
+	}))
+	return all
+}
+
 // Traceable lists the traceable functions with their modules, without prototypes.
 func (t *Target) Traceable() []Function {
 	if t.probes != nil {

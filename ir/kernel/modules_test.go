@@ -26,6 +26,11 @@ func TestModules(t *testing.T) {
 				t.Errorf("%s: %s = %+v, found = %v", arch, name, ev, ok)
 			}
 		}
+		for name, want := range map[string]string{"nft_chain": "nf_tables", "nfsd4_compoundres": "nfsd", "xfs_inode": "xfs", "task_struct": "", "no_such": ""} {
+			if got := tgt.ModuleOf(Struct, name); got != want {
+				t.Errorf("%s: struct %s: module %q, want %q", arch, name, got, want)
+			}
+		}
 		if f, ok := tgt.Func("nfsd4_encode_operation"); !ok || !f.Traceable || f.Module != "nfsd" || f.Proto == nil {
 			t.Errorf("%s: nfsd4_encode_operation: %v, %+v", arch, ok, f)
 		}

@@ -33,10 +33,11 @@ type Target struct {
 	// probes, when set, is the target that names what can be probed; see ProbesOf.
 	probes *Target
 
-	mu     sync.Mutex
-	types  map[targetfile.Ref]*Type // every type returned, so that types compare by pointer
-	byName map[namedKey][]*Type     // cached results of Named
-	err    error                    // first error from a damaged chunk
+	mu      sync.Mutex
+	types   map[targetfile.Ref]*Type // every type returned, so that types compare by pointer
+	byName  map[namedKey][]*Type     // cached results of Named
+	modules map[string]string        // results of ModuleOf
+	err     error                    // first error from a damaged chunk
 }
 
 // maxFile bounds a target file, in bytes; that of a host with all modules is 10 MB.

@@ -60,6 +60,9 @@ func as(was, typ btf.Type) btf.Type {
 	return typ
 }
 
+// NotLoaded ends the text of Lacks for a type that a module may bring.
+const NotLoaded = " neither in the kernel nor in a module that is loaded"
+
 // Lacks describes why a field, type or enumerator that an object reads could not be relocated, with the types of
 // the object and of the kernel.
 func Lacks(use *manifest.FieldUse, local *btf.Spec, types ...*btf.Spec) string {
@@ -75,8 +78,10 @@ func Lacks(use *manifest.FieldUse, local *btf.Spec, types ...*btf.Spec) string {
 	switch {
 	case was != nil && here != nil:
 		return fmt.Sprintf("%s is %s on this kernel, and the script was compiled for %s", use, typeName(here.Type), typeName(was.Type))
+	case !found && use.Module != "":
+		return "this kernel has no " + use.String() + ": " + use.Type + " is of the module " + use.Module + ", and" + NotLoaded
 	case !found && use.Path != "":
-		return "this kernel has no " + use.String() + ": " + use.Type + " is neither in the kernel nor in a module that is loaded"
+		return "this kernel has no " + use.String() + ": " + use.Type + " is" + NotLoaded
 	}
 	return "this kernel has no " + use.String()
 }

@@ -68,6 +68,10 @@ func TestRetype(t *testing.T) {
 		t.Error(text)
 	}
 	other = &manifest.FieldUse{Type: "struct s", Path: "gone"}
+	named := manifest.FieldUse{Type: "struct nft_chain", Path: "table"}
+	if named.Module = "nf_tables"; !strings.HasSuffix(Lacks(&named, withMember(t, u32), withMember(t, u32)), "struct nft_chain is of the module nf_tables, and neither in the kernel nor in a module that is loaded") {
+		t.Error("the message does not name the module")
+	}
 	if text := Lacks(other, withMember(t, u32), withMember(t, u32)); text != "this kernel has no field gone in struct s" {
 		t.Error(text)
 	}

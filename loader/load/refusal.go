@@ -17,6 +17,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/adapt"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/report"
@@ -50,6 +51,10 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 		if f.Text = "this kernel has no " + use.String(); lacks != nil {
 			f.Text = lacks(use)
 		}
+		if use.Module != "" && strings.HasSuffix(f.Text, adapt.NotLoaded) {
+			f.Hint = "load the module: modprobe " + use.Module
+			return f
+		}
 		f.Hint = "the type differs on this kernel (" + m.Target + " was compiled for); see it with: bpftool btf dump file /sys/kernel/btf/vmlinux format c"
 		if a := &mp.Attach; mp.Kind == probe.Tracepoint && strings.HasPrefix(use.Type, "struct trace_event_raw_") {
 			f.Hint = "the event differs on this kernel (" + m.Target + " was compiled for); see its fields with: cat /sys/kernel/tracing/events/" + a.Target + "/" + a.Name + "/format"
@@ -58,6 +63,10 @@ func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions,
 	}
 	if text, hint, ok := causeOf(mp, log); ok {
 		f.Text, f.Hint = text, hint
+		return f
+	}
+	if len(log) == 0 && (mp.Kind == probe.Fentry || mp.Kind == probe.Fexit) { // btf_id_deny has had a message since 6.17
+		f.Text, f.Hint = "this kernel does not let the function "+mp.Attach.Name+" be traced", "use a kprobe, or probe another function"
 		return f
 	}
 	reason := lastReason(log)

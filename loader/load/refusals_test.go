@@ -21,6 +21,15 @@ import (
 	"btc/loader/report"
 )
 
+// TestUntraceable checks the message of kernels that refuse a function without a line in the log (btf_id_deny before 6.17).
+func TestUntraceable(t *testing.T) {
+	p := &manifest.Program{Kind: "fentry", Attach: manifest.Attach{Text: "fentry:migrate_disable", Name: "migrate_disable"}}
+	err := refusal(&manifest.Manifest{}, p, nil, 0, &ebpf.VerifierError{Cause: unix.EINVAL, Log: []string{"processed 0 insns (limit 1000000)"}}, nil)
+	if !strings.Contains(err.Error(), "this kernel does not let the function migrate_disable be traced") || strings.Contains(err.Error(), "bug") {
+		t.Error(err)
+	}
+}
+
 // TestUnexplained checks the message for a rejected program without a log.
 func TestUnexplained(t *testing.T) {
 	for _, c := range []struct {

@@ -468,6 +468,16 @@ func (f *File) Funcs(prefix string, fn func(fn Func) bool) error {
 	})
 }
 
+// ModuleFuncs calls fn for the functions of modules, with prototypes.
+func (f *File) ModuleFuncs(fn func(fn Func)) error {
+	return f.scan(tableFuncs, "", func(key string, value []byte) bool {
+		if (&decoder{b: value}).uint()&funcModule != 0 {
+			fn((&decoder{b: value}).function(key))
+		}
+		return true
+	})
+}
+
 // Events calls fn for the tracepoints whose "category:event" begins with
 // prefix; see TypeNames. Those of category syscalls follow from Syscalls.
 func (f *File) Events(prefix string, fn func(name string) bool) error {

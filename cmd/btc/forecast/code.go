@@ -3,6 +3,7 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		all := c.t.Named(kinds[kind], name)
 		if len(all) > 0 && !slices.ContainsFunc(all, func(t *kernel.Type) bool { return !t.InModule }) {
 			verdict = Unknown
-			c.find(Unknown, p, u.Pos, "%s exists only while its module is loaded", u.Type)
+			c.find(Unknown, p, u.Pos, "%s exists only while %s is loaded", u.Type, cmp.Or(u.Module, "its module"))
 		}
 	}
 	return verdict

@@ -48,6 +48,11 @@ func (c *checker) hostOnly() {
 	for _, u := range c.m.Unsafe {
 		c.find(Unknown, nil, u.Pos, "%s() needs a permission on the host: --allow or --unsafe", u.Name)
 	}
+	for i := range c.m.Events {
+		if e := &c.m.Events[i]; e.Kind == "skboutput" {
+			c.find(Unknown, nil, e.Pos, "skboutput() needs a permission on the host: --allow files=DIR or --unsafe")
+		}
+	}
 	for i := range c.m.Programs {
 		p := &c.m.Programs[i]
 		if path := resolve.PinPath(p); path != "" {
