@@ -134,7 +134,11 @@ func (c *checker) moduleTypes(p *manifest.Program) Verdict {
 		all := c.t.Named(kinds[kind], name)
 		if len(all) > 0 && !slices.ContainsFunc(all, func(t *kernel.Type) bool { return !t.InModule }) {
 			verdict = Unknown
-			c.find(Unknown, p, u.Pos, "%s exists only while %s is loaded", u.Type, cmp.Or(u.Module, "its module"))
+			module := "its module"
+			if name := cmp.Or(c.t.ModuleOf(kinds[kind], name), u.Module); name != "" {
+				module = "the module " + name
+			}
+			c.find(Unknown, p, u.Pos, "%s exists only while %s is loaded", u.Type, module)
 		}
 	}
 	return verdict

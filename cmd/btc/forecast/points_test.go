@@ -112,6 +112,8 @@ func TestHostDecides(t *testing.T) {
 		{`interval:s:1 { if (cgroup == cgroupid("/sys/fs/cgroup/a")) { print(1) } }`, Unknown, "/sys/fs/cgroup/a"},
 		{`kprobe:vfs_read { signal("KILL") }`, Unknown, "--allow"},
 		{`tracepoint:ftrace:print { @ = count() }`, Fails, "No matches"},
+		{`kprobe:vfs_read { print(((struct nft_chain *)arg0).use) }`, Unknown, "struct nft_chain exists only while the module nf_tables is loaded"},
+		{`fentry:__netif_receive_skb { skboutput("x.pcap", args.skb, 100, 0) }`, Unknown, "--allow files=DIR"},
 		{`iter:task:pinned { $a = ctx.task.pid; }`, Unknown, "pins"},
 		{`profile:hz:50000 { @ = count() }`, Unknown, "perf_event_max_sample_rate"},
 		{`profile:hz:99 { @ = count() }`, OK, ""},
