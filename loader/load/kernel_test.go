@@ -263,6 +263,64 @@ func TestLoadRefused(t *testing.T) {
 	}
 }
 
+// TestLoadJoined checks that a joined program that is too long for the verifier is loaded as the programs of its
+// clauses, in their order, and that the error for a clause that the kernel refuses names the clause.
+func TestLoadJoined(t *testing.T) {
+	// Each iteration is a branch whose other side the verifier keeps for later, and it gives up at 8193 of them.
+	long := func(iterations int64) asm.Instructions {
+		return asm.Instructions{
+			asm.Mov.Imm(asm.R6, 0), asm.Mov.Imm(asm.R7, 0),
+			asm.FnGetPrandomU32.Call(), {OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JEq), Dst: asm.R0, Offset: 1}, asm.Add.Imm(asm.R7, 1),
+			asm.Add.Imm(asm.R6, 1), {OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.JLT), Dst: asm.R6, Constant: iterations, Offset: -5},
+			asm.Mov.Imm(asm.R0, 0), asm.Return(),
+		}
+	}
+	refused := asm.Instructions{asm.Mov.Reg(asm.R0, asm.R9), asm.Return()}
+	for _, c := range []struct {
+		name     string
+		code     map[string]asm.Instructions
+		programs []string // attach points of the plans, by "+" where they are joined
+		err      string
+	}{
+		{"short", nil, []string{"self:a+self:b+self:c", "self:d"}, ""},
+		{"long, but not too long", map[string]asm.Instructions{"a": long(3000), "c": long(3000)}, []string{"self:a+self:b+self:c", "self:d"}, ""},
+		{"too long", map[string]asm.Instructions{"a": long(5000), "c": long(5000)}, []string{"self:a", "self:b", "self:c", "self:d"}, ""},
+		{"refused", map[string]asm.Instructions{"b": refused}, nil, "self:b"},
+		{"too long by itself", map[string]asm.Instructions{"c": long(9000)}, nil, "self:c"},
+	} {
+		o, h := loadable(t, ebpf.XDP, "a", "b", "c", "d")
+		for name, insns := range c.code {
+			insns[0] = insns[0].WithSymbol(name)
+			o.Spec.Programs[name].Instructions = insns
+		}
+		p := plan(o, 0, resolve.Single, 0)
+		p.Joined = []resolve.Plan{plan(o, 1, resolve.Single, 1), plan(o, 2, resolve.Single, 2)}
+		exp := &attach.Expansion{Plans: []resolve.Plan{p, plan(o, 3, resolve.Single, 3)}}
+		l, err := Load(o, exp, h, Options{})
+		if err != nil {
+			if c.err == "" || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		var got []string
+		for i := range exp.Plans {
+			text := exp.Plans[i].Prog.Attach.Text
+			for _, j := range exp.Plans[i].Joined {
+				text += "+" + j.Prog.Attach.Text
+			}
+			got = append(got, text)
+		}
+		if c.err != "" || !slices.Equal(got, c.programs) || len(l.Programs) != len(got) || len(l.all) != len(got) {
+			t.Errorf("%s: plans %q, %d programs of %d loaded, want %q", c.name, got, len(l.Programs), len(l.all), c.programs)
+		}
+		if len(l.Programs) == 2 && result(t, l.Programs[0].Of[0]) != 0 {
+			t.Errorf("%s: the joined program does not return 0", c.name)
+		}
+		l.Close()
+	}
+}
+
 // TestLoadSomeOfAPattern checks that matches of a pattern that the kernel rejects are left out.
 func TestLoadSomeOfAPattern(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
