@@ -103,6 +103,43 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
+// TestProgramLimit checks that the limit of programs is reported once, at the first clause above it, with what helps:
+// the setting below 4096, which is the limit of an object.
+func TestProgramLimit(t *testing.T) {
+	tgt, err := kernel.Default("x86_64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const cap = "an object has at most 4096 programs, whatever max_bpf_progs says: use narrower patterns, or split the script"
+	for _, c := range []struct {
+		limit, clauses int
+		clause         string
+		line           int // of the error; 0: none; -1: any
+		hint           string
+	}{
+		{3, 3, "begin { }", 0, ""},
+		{3, 40, "begin { }", 5, "use narrower patterns, or raise max_bpf_progs in the config block"},
+		{4096, 4096, "begin { }", 0, ""},
+		{4096, 4097, "begin { }", 4098, cap},
+		{100000, 8000, "begin { }", 4098, cap},
+		{100000, 40, "tracepoint:syscalls:sys_enter_* { print(args); }", -1, cap},
+	} {
+		text := fmt.Sprintf("config = { max_bpf_progs = %d; max_probes = 100000 }\n", c.limit) + strings.Repeat(c.clause+"\n", c.clauses)
+		out, diags := Compile(Input{Name: "x.bt", Target: tgt, Compiler: "test", Text: text})
+		said := fmt.Sprint(diags.Err())
+		if c.line == 0 {
+			if out == nil {
+				t.Errorf("%d of %d clauses: %.300s", c.clauses, c.limit, said)
+			}
+			continue
+		}
+		if strings.Count(said, "Your program is trying") != 1 || strings.Count(said, "hint: ") != 1 ||
+			c.line > 0 && !strings.Contains(said, fmt.Sprintf("x.bt:%d:1: error[E0302]", c.line)) || !strings.Contains(said, "= hint: "+c.hint+"\n") && !strings.HasSuffix(said, "= hint: "+c.hint) {
+			t.Errorf("%d of %d clauses: %.600s", c.clauses, c.limit, said)
+		}
+	}
+}
+
 // TestManyClauses checks that the cost grows linearly with the number of clauses.
 func TestManyClauses(t *testing.T) {
 	tgt, err := kernel.Default("x86_64")
