@@ -24,7 +24,7 @@ const (
 )
 
 // frames is the section .eh_frame, as the Linux Standard Base defines it. It is hostile input: what is not understood
-// is skipped.
+// is skipped. The section .debug_frame is not read: it is in files that have symbols, and strip removes both.
 type frames struct {
 	file *elf.File
 	data []byte

@@ -20,12 +20,18 @@ type insn struct {
 	size   uint64
 	flow   flow
 	target uint64
-	lock   bool // begins with the prefix lock
+	slot   uint64 // address from which an indirect jump or call loads its target; 0: unknown
+	lock   bool   // begins with the prefix lock
+	// returns means that the instruction, a halt, returns to the caller.
+	returns bool
 }
 
 // decodeX86 decodes the instruction at the start of code, which is at the virtual address addr; false: it is unknown.
 func decodeX86(code []byte, addr uint64) (insn, bool) {
 	x := &x86{code: code[:min(len(code), maxX86)]}
+	if len(code) > 1 && code[0]|code[1] == 0 { // zeros, which are no code of a program
+		return insn{}, false
+	}
 	if !x.instruction() || x.at > len(x.code) {
 		return insn{}, false
 	}
@@ -49,13 +55,14 @@ func decodeX86(code []byte, addr uint64) (insn, bool) {
 	case op == 0xeb:
 		in.flow, offset = jump, 1
 	case op == 0xff && reg&6 == 2:
-		in.flow = call
+		in.flow, in.slot = call, slotOf(x, addr)
 	case op == 0xff && reg&6 == 4:
-		in.flow = jump
+		in.flow, in.slot = jump, slotOf(x, addr)
 	case op == 0xff && reg == 7, op&0xfc == 0x6c, op&0xf4 == 0xe4, op == 0xfa, op == 0xfb:
 		return insn{}, false // invalid; ports and interrupts: not for programs
 	case op == 0xc2, op == 0xc3, op&0xfe == 0xca, op == 0xcf, op == 0xcc, op == 0xf1, op == 0xf4:
 		in.flow = halt // ret, iret, int3, int1, hlt
+		in.returns = op&0xfe == 0xc2 || op&0xfe == 0xca || op == 0xcf
 	}
 	switch offset {
 	case 1:
@@ -87,6 +94,9 @@ func decodeRISCV(code []byte, addr uint64) (insn, bool) {
 			in.target = addr + signed(w>>12&1<<8|w>>10&3<<3|w>>5&3<<6|w>>3&3<<1|w>>2&1<<5, 9)
 		case w&0xf07f == 0x8002 && rs1 != 0: // c.jr
 			in.flow = jump
+			if rs1 == 1 || rs1 == 5 {
+				in.flow, in.returns = halt, true
+			}
 		case w == 0x9002: // c.ebreak
 			in.flow = halt
 		case w&0xf07f == 0x9002: // c.jalr

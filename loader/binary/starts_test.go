@@ -119,6 +119,7 @@ func TestFlow(t *testing.T) {
 		{"data after a call that does not return", "ffd0 06 06", "si..", elf.EM_X86_64},
 		{"data after such a call, to the end", "ffd0 00 00 00 00", "si....", elf.EM_X86_64},
 		{"data after such a call, into code", "7403 ffd0 b8 90 c3", "sisi.ss", elf.EM_X86_64},
+		{"zeros after a call, into code", "7406 ffd0 00000000 c3", "sisi....s", elf.EM_X86_64},
 		{"a call over data", "e801000000 90 58 c3", "siiii...", elf.EM_X86_64},
 		{"a branch over a lock prefix", "7401 f0 ff08 c3", "sisiis", elf.EM_X86_64},
 		{"an offset of 16 or 32 bits", "66e900000000 90", ".......", elf.EM_X86_64},
@@ -150,6 +151,97 @@ func TestFlow(t *testing.T) {
 		}
 		if have != c.want {
 			t.Errorf("%s: %s: %s, want %s", c.name, c.code, have, c.want)
+		}
+	}
+}
+
+// TestCallsThatDoNotReturn checks that nothing is proved after a call of a function that does not return, although the
+// bytes there look like code. Function f1 begins at offset 8.
+func TestCallsThatDoNotReturn(t *testing.T) {
+	for name, c := range map[string]struct{ callee, want string }{
+		"returns":                {"c3", "siiiisis"},
+		"an endless loop":        {"ebfe", "siiii..."},
+		"a trap":                 {"90 0f0b", "siiii..."},
+		"a branch to a return":   {"7401 f4 c3", "siiiisis"},
+		"a branch to a trap":     {"7401 f4 f4", "siiii..."},
+		"an unknown jump":        {"ffe0", "siiiisis"},
+		"only calls itself":      {"e8fbffffff c3", "siiii..."},
+		"calls the caller":       {"e8f3ffffff c3", "siiiisis"}, // which returns if this one does: not known
+		"an unknown instruction": {"06", "siiiisis"},
+	} {
+		code, err := hex.DecodeString(strings.ReplaceAll("e803000000 31c0c3"+c.callee, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		function := func(at, size int) elf.Sym64 {
+			return elf.Sym64{Info: byte(elf.STT_FUNC), Shndx: 1, Value: 0x1000 + uint64(at), Size: uint64(size)}
+		}
+		s := NewStarts(image(t, elf.EM_X86_64, ".text", code, function(0, 8), function(8, len(code)-8)))
+		have := ""
+		for i := range 8 {
+			switch site := s.At(0x1000 + uint64(i)); {
+			case site.Start:
+				have += "s"
+			case site.Inside:
+				have += "i"
+			default:
+				have += "."
+			}
+		}
+		if have != c.want {
+			t.Errorf("%s: %s, want %s", name, have, c.want)
+		}
+	}
+}
+
+// TestNamesThatDoNotReturn checks calls of other files' functions, through the PLT and without it, also of a stripped
+// file: d* are addresses after calls.
+func TestNamesThatDoNotReturn(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil || runtime.GOARCH != "amd64" {
+		t.Skip("skipped: gcc on x86_64 is needed")
+	}
+	path := filepath.Join(t.TempDir(), "prog")
+	cmd := exec.Command("gcc", "-O1", "-x", "c", "-", "-o", path)
+	cmd.Stdin = strings.NewReader(`#define AFTER(n, call) void f##n(void) { __asm__ volatile(call "\n.globl d" #n "\nd" #n ": .byte 0x31,0xc0,0x90\n"); }
+#include <stdlib.h>
+__attribute__((noinline, used)) void spin(void) { for (;;) __asm__ volatile("pause"); }
+__attribute__((noinline, used)) void die(int n) { if (n) spin(); abort(); }
+AFTER(1, "call abort@PLT") AFTER(2, "call *abort@GOTPCREL(%rip)") AFTER(3, "call spin") AFTER(4, "call die") AFTER(5, "call rand@PLT") AFTER(6, "call *rand@GOTPCREL(%rip)")
+int main(void) { f1(); f2(); f3(); f4(); f5(); f6(); return rand(); }`)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("skipped: %v: %s", err, out)
+	}
+	addresses := map[string]uint64{}
+	for _, stripped := range []bool{false, true} {
+		if stripped {
+			if out, err := exec.Command("strip", path).CombinedOutput(); err != nil {
+				t.Skipf("skipped: %v: %s", err, out)
+			}
+		}
+		f, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !stripped {
+			EachSymbol(f, func(sym *Symbol) bool {
+				addresses[string(sym.Name())] = sym.Value
+				return true
+			})
+		}
+		s := NewStarts(f)
+		for name, want := range map[string]bool{"d1": false, "d2": false, "d3": false, "d4": false, "d5": true, "d6": true} {
+			if got := s.At(addresses[name]).Start; addresses[name] == 0 || got != want {
+				t.Errorf("stripped: %t: an instruction at %s (%#x): %t, want %t", stripped, name, addresses[name], got, want)
+			}
+		}
+		f.Close()
+	}
+	for name, want := range map[string]bool{
+		"abort": true, "abort@GLIBC_2.2.5": true, "aborted": false, "exit": true, "on_exit": false, "_ZSt20__throw_length_errorPKc": true, "_ZSt4sort": false, "": false,
+		"runtime.gopanic": true, "runtime.panicIndex": true, "runtime.mallocgc": false, "_ZN4core9panicking5panic17h0123456789abcdefE": true, "_ZN4core6option13unwrap_failed17h01E": true, "_ZN4core6optionE": false,
+	} {
+		if noReturnNames().has([]byte(name)) != want {
+			t.Errorf("has(%q) = %t", name, !want)
 		}
 	}
 }
