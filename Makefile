@@ -44,10 +44,11 @@ module-path:
 race:
 	CGO_ENABLED=1 $(GO) test -race -count=1 ./btrace ./loader/run ./loader/symbols
 
-# test-kernels runs the cases on one kernel of the matrix, or on all:
-#   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a directory of build/kernels, RUN a pattern of cases
+# test-kernels runs the cases on one kernel of the matrix, or on all, and compares all verdicts of btc check with btrun:
+#   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a directory of build/kernels, RUN a pattern of cases or scripts
 test-kernels:
 	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
+	$(GO) test ./tests/load -count=1 -v -timeout 90m -run ForecastMatrix -kernel '$(or $(KERNEL),.*)' $(if $(RUN),-script '$(RUN)')
 
 # test-loaders fetches other loaders of BPF objects, as far as they are available, and runs objects
 # with each of them (docs/loaders.md has the table). With KERNEL it runs them in an emulated guest:

@@ -10,6 +10,8 @@
 // ignored; an unknown entry of Requires is refused.
 package manifest
 
+import "strings"
+
 // Schema is the version this package writes: "btc/1". A reader accepts every minor revision of its major version.
 const Schema = "btc/1"
 
@@ -415,7 +417,12 @@ func (u *FieldUse) String() string {
 	if u.Path == "" {
 		return u.Type
 	}
-	return "field " + u.Path + " in " + u.Type
+	what := "field "
+	if strings.HasPrefix(u.Type, "enum ") {
+		what = "enumerator "
+	}
+	// The script names data after a tracepoint's record without the prefix of its offset.
+	return what + strings.TrimPrefix(strings.TrimPrefix(u.Path, "__data_loc_"), "__rel_loc_") + " in " + u.Type
 }
 
 // Config has the config keys that take effect at run time.

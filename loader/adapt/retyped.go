@@ -80,7 +80,7 @@ func Lacks(use *manifest.FieldUse, local *btf.Spec, types ...*btf.Spec) string {
 		return fmt.Sprintf("%s is %s on this kernel, and the script was compiled for %s", use, typeName(here.Type), typeName(was.Type))
 	case !found && use.Module != "":
 		return "this kernel has no " + use.String() + ": " + use.Type + " is of the module " + use.Module + ", and" + NotLoaded
-	case !found && use.Path != "":
+	case !found && use.Path != "" && !strings.HasPrefix(use.Type, "struct trace_event_raw_"): // else the event has another record
 		return "this kernel has no " + use.String() + ": " + use.Type + " is" + NotLoaded
 	}
 	return "this kernel has no " + use.String()

@@ -68,6 +68,14 @@ func TestRetype(t *testing.T) {
 		t.Error(text)
 	}
 	other = &manifest.FieldUse{Type: "struct s", Path: "gone"}
+	for want, use := range map[string]manifest.FieldUse{
+		"this kernel has no enumerator A in enum gone: enum gone is neither in the kernel nor in a module that is loaded": {Type: "enum gone", Path: "A"},
+		"this kernel has no field name in struct trace_event_raw_e":                                                       {Type: "struct trace_event_raw_e", Path: "__data_loc_name"},
+	} {
+		if text := Lacks(&use, withMember(t, u32), withMember(t, u32)); text != want {
+			t.Errorf("%s, want %s", text, want)
+		}
+	}
 	named := manifest.FieldUse{Type: "struct nft_chain", Path: "table"}
 	if named.Module = "nf_tables"; !strings.HasSuffix(Lacks(&named, withMember(t, u32), withMember(t, u32)), "struct nft_chain is of the module nf_tables, and neither in the kernel nor in a module that is loaded") {
 		t.Error("the message does not name the module")

@@ -18,7 +18,8 @@ func TestCausesInTheLog(t *testing.T) {
 	for _, c := range []struct {
 		kind, text, line, want string
 	}{
-		{"rawtracepoint", "rawtracepoint:e", "func 'e' doesn't have 2-th argument", "rawtracepoint:e has no arg1 on this kernel: it has at most 1\n"},
+		{"rawtracepoint", "rawtracepoint:e", "func 'e' doesn't have 2-th argument", "rawtracepoint:e has no arg1 on this kernel\n"},
+		{"rawtracepoint", "rawtracepoint:e", "func 'e' doesn't have 7-th argument", "rawtracepoint:e has no arg1 on this kernel\n"}, // 6.1 counts in another way
 		{"fentry", "fentry:f", "The function f has 13 arguments. Too many.", "this kernel cannot enter f with fentry or fexit: it has 13 arguments\n"},
 		{"fentry", "fentry:f", "The function f arg3 type STRUCT is unsupported.", "this kernel cannot enter f with fentry or fexit: it passes a STRUCT\n"},
 		{"fexit", "fexit:f", "The function f return type UNION is unsupported.", "this kernel cannot enter f with fentry or fexit: it passes a UNION\n"},
@@ -27,6 +28,9 @@ func TestCausesInTheLog(t *testing.T) {
 		{"fexit", "fexit:do_exit", "Attaching fexit/fmod_ret to __noreturn functions is rejected.", "do_exit never returns"},
 		{"fentry", "fentry:f", "The function f with variable args is unsupported.", "it is variadic\n"},
 		{"fentry", "fentry:f", "The address of function f cannot be found", "it is inlined everywhere"},
+		{"kprobe", "kprobe:f", "unknown func bpf_override_return#58", "this kernel has no override()\n"},
+		{"kprobe", "kprobe:f", "program of this type cannot use helper bpf_override_return#58", "this kernel has no override()\n"},
+		{"fentry", "fentry:f", "helper call is not allowed in probe", "this kernel does not permit path() in fentry:f\n"},
 		{"kprobe", "kprobe:f", "calling kernel function bpf_x is not allowed", "this kernel does not let a kprobe call its function bpf_x\n"},
 	} {
 		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: c.text, Name: strings.TrimPrefix(c.text, c.kind+":")}, Pos: manifest.Pos{Line: 1, Col: 1}}

@@ -193,7 +193,6 @@ var hints = []struct{ word, hint string }{
 	{"unknown func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
 	{"invalid func", "this kernel lacks a helper that the script needs; a newer kernel has it"},
 	{"program of this type cannot use helper", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
-	{"helper call is not allowed", "this kernel does not offer the function to this kind of probe; use another kind of probe"},
 	{"BPF program is too large", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"too many jumps", "the script is too long for this kernel's verifier: split it, or make its loops shorter"},
 	{"back-edge from insn", "this kernel does not accept such a loop: count its iterations, as in while ($i < 100 && ...) { $i++; ... }, or use for ($i : 0..N)"},

@@ -59,7 +59,6 @@ func TestHints(t *testing.T) {
 		"unknown func bpf_x#999":                       "this kernel lacks a helper",
 		"invalid func unknown#999":                     "this kernel lacks a helper",
 		"program of this type cannot use helper bpf_x": "this kernel does not offer the function",
-		"helper call is not allowed in probe":          "this kernel does not offer the function",
 		"BPF program is too large. Processed 1000001":  "the script is too long",
 		"The sequence of 8193 jumps is too complex.":   "the loop has too many iterations",
 		"back-edge from insn 5 to 4":                   "this kernel does not accept such a loop",

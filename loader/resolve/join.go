@@ -59,7 +59,7 @@ func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *report.Er
 		case over == nil:
 			return out, nil
 		case separate || size > manifest.MaxPrograms:
-			why := "they cannot be joined in fewer programs, because their frames are too large or clauses of other kinds are between them"
+			why := "they cannot be joined in fewer programs, because their frames are too large or clauses with other attach sites are between them"
 			if separate {
 				why = "with --budget, each clause is a program of its own"
 			}
@@ -111,7 +111,7 @@ func joined(plans []Plan, size int) []Plan {
 		})
 	}
 	var out []Plan
-	last := map[string]int{} // by site: the plan in out that has its last clause
+	last := map[string]int{} // by site and kind, because entries and exits run at different times: the plan in out that has its last clause
 	for i := range plans {
 		p := plans[i]
 		at := -1
@@ -126,7 +126,7 @@ func joined(plans []Plan, size int) []Plan {
 		}
 		for j := range p.Matches {
 			if _, site := siteLimit(&p, &p.Matches[j]); site != "" {
-				last[site] = at
+				last[p.Prog.Kind+" "+site] = at
 			}
 		}
 	}
@@ -140,19 +140,19 @@ func before(out []Plan, last map[string]int, p *Plan, size int) int {
 		return -1
 	}
 	_, site := siteLimit(p, &p.Matches[0])
-	at, ok := last[site]
+	at, ok := last[p.Prog.Kind+" "+site]
 	if !ok || 1+len(out[at].Joined) >= size {
 		return -1
 	}
 	first := &out[at]
-	if !joinable(first) || first.Prog.Kind != p.Prog.Kind || first.Strategy != p.Strategy ||
+	if !joinable(first) || first.Strategy != p.Strategy ||
 		first.Filtered != p.Filtered || len(first.Matches) != len(p.Matches) {
 		return -1
 	}
 	for i := range p.Matches {
 		_, a := siteLimit(first, &first.Matches[i])
 		_, b := siteLimit(p, &p.Matches[i])
-		if a != b || last[b] != at || first.Matches[i].PID != p.Matches[i].PID {
+		if a != b || last[p.Prog.Kind+" "+b] != at || first.Matches[i].PID != p.Matches[i].PID {
 			return -1
 		}
 	}

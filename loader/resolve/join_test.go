@@ -29,6 +29,11 @@ func TestJoin(t *testing.T) {
 	for i := range 65 {
 		mixed = append(mixed, many[i], clauses(65, 8, probe.Tracepoint, "c")[i])
 	}
+	var turns []Plan // entries and exits of one function take turns, and run at different times
+	for i := range 20 {
+		turns = append(turns, clauses(20, 8, probe.Fentry, "t")[i], clauses(20, 8, probe.Fexit, "t")[i])
+		turns[2*i].Prog.Clause, turns[2*i+1].Prog.Clause = 2*i, 2*i+1
+	}
 	pattern := clauses(65, 8, probe.Tracepoint, "d") // one clause in the middle has another site, too
 	pattern[30].Matches = append(pattern[30].Matches, Match{Group: "sched", Name: "e"})
 	for _, c := range []struct {
@@ -42,6 +47,7 @@ func TestJoin(t *testing.T) {
 		{"above it", many, false, 9},
 		{"turns", append(mixed, few...), false, 9 + 9 + 8},
 		{"fexit", tracing, false, 5},
+		{"fentry and fexit", turns, false, 3 + 3},
 		{"raw", raw(clauses(100, 8, probe.Tracepoint, "r")), false, 100},
 		{"kprobe", clauses(100, 8, probe.Kprobe, "k"), false, 100},
 		{"large frames", clauses(65, 500, probe.Tracepoint, "l"), false, -1},
@@ -62,7 +68,7 @@ func TestJoin(t *testing.T) {
 		last, n := map[string]int{}, 0
 		for _, p := range out {
 			for _, j := range append([]Plan{p}, p.Joined...) {
-				site := j.Matches[0].Name
+				site := j.Prog.Kind + j.Matches[0].Name
 				if at, ok := last[site]; ok && j.Prog.Clause <= at {
 					t.Errorf("%s: clause %d of %s comes after %d", c.name, j.Prog.Clause, site, at)
 				}
