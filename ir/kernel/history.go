@@ -184,6 +184,7 @@ var spellings = [...]Spelling{
 var intermediate = map[string]string{
 	"bio.bi_bdev":             "struct block_device *",
 	"request_queue.disk":      "struct gendisk *",
+	"thread_info.cpu":         "unsigned int",
 	"gendisk.bdi":             "struct backing_dev_info *",
 	"block_device.bd_mapping": "struct address_space *",
 	"sched_entity.statistics": "struct sched_statistics",
