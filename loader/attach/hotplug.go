@@ -123,6 +123,11 @@ func (h *Hotplug) FDs() []int {
 	return []int{h.sock}
 }
 
+// EachCPU reports whether an event is on each CPU, not only on the first one.
+func (h *Hotplug) EachCPU() bool {
+	return h != nil && slices.ContainsFunc(h.links, func(p *perCPU) bool { return !p.first })
+}
+
 // Check updates the events. It returns an error if a CPU is left without one.
 func (h *Hotplug) Check() error {
 	if h == nil {

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"runtime"
 	"slices"
 	"syscall"
 	"unsafe"
@@ -22,8 +23,10 @@ var keptCapabilities = []struct {
 	{unix.CAP_BPF, always},
 	// Perf events of CPUs that come online.
 	{unix.CAP_PERFMON, always},
-	// Includes both of the above, for a process that has only this one.
-	{unix.CAP_SYS_ADMIN, func(*session) bool { return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) }},
+	// Includes both of the above, for a process that has only this one; and events of CPUs that come online.
+	{unix.CAP_SYS_ADMIN, func(s *session) bool {
+		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || s.hotplug.EachCPU() && eventsNeedAdmin()
+	}},
 	// Memory maps and root directories of processes that start later. The names of nested
 	// containers are in files below those root directories.
 	{unix.CAP_SYS_PTRACE, func(s *session) bool { return s.namesUsers() || s.namesContainers() }},
@@ -105,6 +108,30 @@ var (
 func effective(n int) bool {
 	var have capabilities
 	return unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &have[0]) == nil && have.has(n)
+}
+
+// eventsNeedAdmin reports whether perf events need CAP_SYS_ADMIN, as where kernel.perf_event_paranoid is 3 with Debian's
+// patch of perf_event_open(2). It tries one without.
+func eventsNeedAdmin() bool {
+	var have capabilities
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.Capget(&header, &have[0]) != nil {
+		return false
+	}
+	less := have
+	less[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+	if unix.Capset(&header, &less[0]) != nil {
+		return false
+	}
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER0}
+	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	unix.Capset(&header, &have[0])
+	return err == unix.EACCES
 }
 
 // dropPrivileges drops, on all threads, the capabilities that the rest of the run does not need. If
