@@ -129,7 +129,7 @@ func unexpected(m *Manifest, known map[string]bool, named map[string]string) err
 		if p := &m.Params[i]; known[p.Name] {
 			text += "\n    --" + p.Name
 			if p.Help != "" {
-				text += ": " + p.Help
+				text += ": " + strings.ReplaceAll(p.Help, "\n", " ")
 			}
 		}
 	}

@@ -50,6 +50,24 @@ var reserved = []string{
 	"Session", "Attach", "Attached", "Close", "Event", "Events", "Losses", "Map", "Maps", "RunSelf", "Stop", "Wait",
 }
 
+// embedded returns a file name for go:embed, quoted if a space would end it.
+func embedded(file string) string {
+	if strings.ContainsFunc(file, func(r rune) bool { return r == '"' || r == '`' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		return strconv.Quote(file)
+	}
+	return file
+}
+
+// comment returns a name for a comment: a line break in it would end the comment.
+func comment(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
 // Name makes an exported identifier from the name of a file: SlowReads from "slow-reads".
 func Name(text string) string {
 	var b strings.Builder
@@ -89,8 +107,8 @@ func (g *generator) file() {
 	}
 	g.line("\n\t%q\n)\n", g.Library)
 	low := strings.ToLower(g.Name[:1]) + g.Name[1:]
-	g.line("//go:embed %s\nvar %sObject []byte\n\n//go:embed %s\nvar %sManifest []byte\n", g.Object, low, g.JSON, low)
-	g.line("// %s is a session of %s.\ntype %s struct{ *btrace.Session }\n", g.Name, g.Script, g.Name)
+	g.line("//go:embed %s\nvar %sObject []byte\n\n//go:embed %s\nvar %sManifest []byte\n", embedded(g.Object), low, embedded(g.JSON), low)
+	g.line("// %s is a session of %s.\ntype %s struct{ *btrace.Session }\n", g.Name, comment(g.Script), g.Name)
 	g.load(low, params, args)
 	for i := range g.m.Maps {
 		if m := &g.m.Maps[i]; m.Shape != "intern" && m.Shape != "stack" {
@@ -167,7 +185,7 @@ func (g *generator) load(low string, named, args []param) {
 	} else {
 		g.line("// %sParams are the values of the script's parameters.\ntype %[1]sParams struct {", g.Name)
 		for _, p := range append(args[:len(args):len(args)], named...) {
-			g.line("\t%s %s // %s", p.field, p.typ, p.name)
+			g.line("\t%s %s // %s", p.field, p.typ, comment(p.name))
 		}
 		g.line("}\n")
 		if len(named) > 0 {

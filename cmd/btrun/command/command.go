@@ -323,6 +323,6 @@ func printParams(w io.Writer, title, prefix string, params []*manifest.Param) {
 		if p.Help != "" {
 			line += ": " + p.Help
 		}
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w, report.Printable(strings.ReplaceAll(line, "\n", " ")))
 	}
 }
