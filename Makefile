@@ -111,7 +111,7 @@ FUZZTIME ?= 100s
 MUTANTS  ?= 1000000
 fuzz:
 	@bash tests/fuzz.sh $(FUZZTIME) . 2
-	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -seed $$(date +%s)
+	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -jobs 0 -seed $$(date +%s)
 
 # mutate is mutation testing: it changes the code in one place at a time and reports how many of the
 # changes the tests of the package detect (about half an hour). For a quick run: MUTATE="-n 10 ./passes"

@@ -23,6 +23,11 @@ if ! out=$(go mod tidy -diff 2>&1); then
   if offline "$out"; then echo "lint: skipped go mod tidy: no module proxy"; else echo "$out"; echo "go.mod or go.sum is not tidy: run go mod tidy"; fail=1; fi
 fi
 
+# Looks for known vulnerabilities in the dependencies and in Go, in the code that the programs call.
+if ! out=$(go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/btc ./cmd/btrun ./btrace 2>&1); then
+  if offline "$out"; then echo "lint: skipped govulncheck: no module proxy, or no vulnerability database"; else echo "$out"; fail=1; fi
+fi
+
 # Checks that the workflows, and the scripts and expressions in them, are valid.
 if ! out=$(go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -no-color .github/workflows/*.yml 2>&1); then
   if offline "$out"; then echo "lint: skipped actionlint: no module proxy"; else echo "$out"; fail=1; fi

@@ -123,9 +123,12 @@ func (h *Hotplug) FDs() []int {
 	return []int{h.sock}
 }
 
-// EachCPU reports whether an event is on each CPU, not only on the first one.
-func (h *Hotplug) EachCPU() bool {
-	return h != nil && slices.ContainsFunc(h.links, func(p *perCPU) bool { return !p.first })
+// EachCPU reports whether one of these links has an event on each CPU, not only on the first one.
+func EachCPU(links []io.Closer) bool {
+	return slices.ContainsFunc(links, func(l io.Closer) bool {
+		p, ok := l.(*perCPU)
+		return ok && !p.first
+	})
 }
 
 // Check updates the events. It returns an error if a CPU is left without one.

@@ -64,6 +64,9 @@ func TestHotplug(t *testing.T) {
 	if len(p.fds) != 1 || opened[1] != 1 {
 		t.Errorf("first CPU offline: events on %v", p.fds)
 	}
+	if EachCPU([]io.Closer{fds{}, p}) || !EachCPU([]io.Closer{p, &perCPU{}}) {
+		t.Error("wrong links have an event on each CPU")
+	}
 	h := NewHotplug([]io.Closer{fds{}, p}, []int{0})
 	defer h.Close()
 	if h == nil || len(h.links) != 1 || NewHotplug([]io.Closer{fds{}}, nil) != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	"btc/loader/attach"
 )
 
 // keptCapabilities are those that a run may still need after it has attached, and under which
@@ -25,7 +26,7 @@ var keptCapabilities = []struct {
 	{unix.CAP_PERFMON, always},
 	// Includes both of the above, for a process that has only this one; and events of CPUs that come online.
 	{unix.CAP_SYS_ADMIN, func(s *session) bool {
-		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || s.hotplug.EachCPU() && eventsNeedAdmin()
+		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || attach.EachCPU(s.links) && eventsNeedAdmin()
 	}},
 	// Memory maps and root directories of processes that start later. The names of nested
 	// containers are in files below those root directories.

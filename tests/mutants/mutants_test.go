@@ -12,9 +12,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +42,7 @@ import (
 
 var (
 	count    = flag.Int("mutants", 10000, "how many to make")
+	jobs     = flag.Int("jobs", 1, "how many processes make them; 0: one for each CPU")
 	seed     = flag.Uint64("seed", 1, "of the first; each has its own")
 	ofKernel = flag.Int("kernel", 200, "one of so many is loaded into the kernel, too (root); 0: none")
 )
@@ -104,6 +110,10 @@ func bases(t testing.TB) []base {
 // TestMutants checks that parsing a manifest, and describing, expanding, decoding and printing with it,
 // ends in bounded time and memory whatever the manifest says, with or without an error.
 func TestMutants(t *testing.T) {
+	if *jobs != 1 {
+		parallel(t)
+		return
+	}
 	objects := bases(t)
 	quiet(t)
 	accepted, loaded := 0, 0
@@ -131,6 +141,49 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// parallel tests the mutants in several processes: the limits are those of a process. Each prints how far it is.
+func parallel(t *testing.T) {
+	if *jobs < 1 {
+		*jobs = runtime.NumCPU()
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var sum [3]int // mutants, valid manifests, those that reached the kernel
+	for job := range *jobs {
+		from, to := *count*job / *jobs, *count*(job+1) / *jobs
+		wg.Go(func() {
+			cmd := exec.Command(os.Args[0], "-test.run", "^TestMutants$", "-test.v", "-test.timeout", "0", "-mutants", strconv.Itoa(to-from),
+				"-seed", strconv.FormatUint(*seed+uint64(from), 10), "-kernel", strconv.Itoa(*ofKernel))
+			out, err := cmd.CombinedOutput()
+			mu.Lock()
+			defer mu.Unlock()
+			var n [3]int
+			for line := range strings.Lines(string(out)) {
+				if _, rest, ok := strings.Cut(line, "mutants_test.go:"); ok {
+					_, rest, _ = strings.Cut(rest, ": ")
+					fmt.Sscanf(rest, "%d mutants, %d valid manifests, %d reached the kernel", &n[0], &n[1], &n[2])
+				}
+			}
+			if err != nil || n[0] != to-from {
+				t.Errorf("mutants %d to %d: %v\n%s", *seed+uint64(from), *seed+uint64(to)-1, err, out)
+			}
+			for i := range sum {
+				sum[i] += n[i]
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d mutants, %d valid manifests, %d reached the kernel", sum[0], sum[1], sum[2])
+}
+
+// allocated returns the number of bytes that this process has allocated in all. Unlike runtime.ReadMemStats it does not
+// stop the process.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
 // quiet removes settings of the environment that would change the runs.
 func quiet(t *testing.T) {
 	t.Setenv("BPFTRACE_MISSING_PROBES", "ignore")
@@ -138,8 +191,7 @@ func quiet(t *testing.T) {
 
 // try makes mutant n and processes it as btrun does.
 func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, reached bool) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	before := allocated()
 	begin := processTime()
 	stage := "mutation"
 	watch := time.AfterFunc(24*maxTime, func() {
@@ -151,8 +203,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 			t.Errorf("mutant %d (-seed %d -mutants 1): panic in %s: %v\n%s", n, n, stage, p, debug.Stack())
 			return
 		}
-		runtime.ReadMemStats(&after)
-		if used := after.TotalAlloc - before.TotalAlloc; used > maxMemory {
+		if used := allocated() - before; used > maxMemory {
 			t.Errorf("mutant %d: allocated %d MiB up to %s", n, used>>20, stage)
 		}
 		if took := processTime() - begin; took > maxTime {

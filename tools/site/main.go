@@ -37,6 +37,7 @@ func main() {
 var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src 'self' file:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{.Title}} - btc</title>
 <style>
@@ -81,6 +82,7 @@ var (
 	heading = regexp.MustCompile(`(?s)<h([23]) id="([^"]+)">(.*?)</h[23]>`)
 	title   = regexp.MustCompile(`(?m)^# (.+)$`)
 	link    = regexp.MustCompile(`href="([^":]+?)\.md(#[^"]*)?"`)
+	remote  = regexp.MustCompile(`src="(?:[A-Za-z][-+.A-Za-z0-9]*:|//)[^"]*"`)
 	table   = regexp.MustCompile(`(?s)<table>.*?</table>`)
 )
 
@@ -150,6 +152,9 @@ func html(md goldmark.Markdown, file string, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	content := link.ReplaceAllString(body.String(), `href="$1.html$2"`)
+	if m := remote.FindString(content); m != "" {
+		return nil, fmt.Errorf("%s is not in the repository: a page loads nothing from other hosts", m)
+	}
 	content = strings.Replace(content, "</h1>", "</h1>"+contents(content), 1)
 	content = table.ReplaceAllString(content, `<div class="wide">$0</div>`)
 	name := file

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yuin/goldmark"
 )
 
 var references = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
@@ -106,6 +108,73 @@ func rendered(t *testing.T, out string) map[string]string {
 		t.Fatal(err)
 	}
 	return pages
+}
+
+// active is what a page may not have: scripts, handlers of events, and what loads something from elsewhere.
+var active = regexp.MustCompile(`(?i)<(?:script|iframe|object|embed|form|link|base|audio|video|frame)\b|<[^>"]*(?:"[^"]*"[^>"]*)*\son[a-z]+\s*=|(?:href|src)\s*=\s*["']?\s*(?:javascript|vbscript|data):|` +
+	`src\s*=\s*["']?(?:[a-z]+:|//)|srcset|url\(|@import|http-equiv="refresh"|<svg[^>]*\son|xlink:href\s*=\s*"[^#]`)
+
+// TestInactive checks that no page and no image of the site runs a script or loads something from another host, and that
+// browsers are told so, too.
+func TestInactive(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "site")
+	pages := rendered(t, out)
+	err := filepath.WalkDir(out, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".svg" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		pages[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, text := range pages {
+		if m := active.FindString(text); m != "" {
+			t.Errorf("%s has %q", page, m)
+		}
+		if filepath.Ext(page) == ".html" && !strings.Contains(text, "content=\"default-src 'none'; ") {
+			t.Errorf("%s: no policy", page)
+		}
+	}
+}
+
+// TestHostilePages renders pages with HTML, links and names that would run a script.
+func TestHostilePages(t *testing.T) {
+	const script = `<script>alert(1)</script>`
+	texts := map[string]string{
+		"html":  "# A" + script + "\n\n" + script + "\n\n<img src=x onerror=alert(1)>\n\ntext <b onclick=alert(1)>x</b> <iframe src=\"https://example.com\"></iframe>\n",
+		"links": "# B\n\n[a](javascript:alert(1)) [b](JaVaScRiPt:alert(1)) [c](data:text/html,x) [d](vbscript:x) [e](x \"\\\" onmouseover=\\\"alert(1)\")\n\n<javascript:alert(1)>\n",
+		"names": "# C `" + script + "` \"><img src=x onerror=alert(1)>\n\n## D" + script + "\n\n## E\n\n## F\n\n## G `\" onclick=\"alert(1)`\n\n| `" + script + "` | " + script + " |\n|---|---|\n| a | b |\n\n```\"><script>\n" + script + "\n```\n",
+	}
+	for name, text := range texts {
+		root, out := t.TempDir(), filepath.Join(t.TempDir(), "site")
+		for _, file := range []string{"README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "NOTICE", "docs/" + name + `"><script>.md`, "examples/x.bt"} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := render(root, out); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(filepath.Join(out, "index.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := active.FindString(string(page)); m != "" {
+			t.Errorf("%s: %q in\n%s", name, m, page)
+		}
+	}
+	for _, image := range []string{"https://example.com/x.png", "//example.com/x.png", "data:image/png;base64,AAAA"} {
+		_, err := html(goldmark.New(), "x.md", []byte("# A\n\n![x]("+image+")\n"))
+		if err == nil || !strings.Contains(err.Error(), "loads nothing from other hosts") {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
 }
 
 // measure opens each page in a frame of the size of a phone and of a desktop screen, and reports
