@@ -314,7 +314,8 @@ func TestShortProcesses(t *testing.T) {
 	code = append(code, 0x75, byte(loop-len(code)-2))
 	code[jump-1] = byte(len(code) - jump)
 	tinyProgram(t, target, "alpha_fn", append(code, system(60, 0)...))
-	r := start(t, nil, program(t, "btrun"), compile(t, `tracepoint:syscalls:sys_enter_exit /comm == "btcshort"/ { @n = count(); @[ustack(1), comm] = count(); }`))
+	limit := hang + time.Duration(total)*20*time.Millisecond
+	r := startFor(t, limit, nil, program(t, "btrun"), compile(t, `tracepoint:syscalls:sys_enter_exit /comm == "btcshort"/ { @n = count(); @[ustack(1), comm] = count(); }`))
 	r.attached()
 	var kB []int
 	for range rounds {

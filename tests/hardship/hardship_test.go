@@ -169,8 +169,14 @@ const hang = 3 * time.Minute
 
 func start(t *testing.T, env []string, args ...string) *run {
 	t.Helper()
+	return startFor(t, hang, env, args...)
+}
+
+// startFor is start with another time after which the command hangs.
+func startFor(t *testing.T, limit time.Duration, env []string, args ...string) *run {
+	t.Helper()
 	r := &run{t: t}
-	r.ctx, r.stop = context.WithTimeout(context.Background(), hang)
+	r.ctx, r.stop = context.WithTimeout(context.Background(), limit)
 	r.cmd = exec.CommandContext(r.ctx, args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
