@@ -364,10 +364,8 @@ type Global struct {
 	Size  int // 4 or 8 for integers; capacity for strings
 	Init  []byte
 	Param *Param // GlobalParam only
-	// Host says how the loader sets the constant: "kaddr", the address of the kernel symbol Text;
-	// "kaddr_or_0", the same or 0 if there is none; or "cgroupid", the id of the cgroup at path
-	// Text.
-	Host string
+	// Host is what the loader sets a GlobalConst to, if that depends on Text.
+	Host manifest.HostValue
 	Text string
 	// TextFrom is the global of the string parameter whose value is put into Text; "": none.
 	TextFrom string
@@ -380,7 +378,7 @@ type Global struct {
 // HostValue finds or makes the constant that the loader sets to what (Global.Host)
 // says of text, and of the value of the parameter whose global is from. pos and end are the
 // position in the script that a message about it names.
-func (m *Module) HostValue(what, text, from string, pos Pos, end int) *Global {
+func (m *Module) HostValue(what manifest.HostValue, text, from string, pos Pos, end int) *Global {
 	n := 0
 	for _, g := range m.Globals {
 		if g.Host == what && g.Text == text && g.TextFrom == from {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
 	"btc/ir/kernel"
@@ -36,7 +37,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 		ir.OpRand:     plainCall("get_prandom_u32"),
 		ir.OpCgroup:   plainCall("get_current_cgroup_id"),
 		ir.OpNumaID:   plainCall("get_numa_node_id"),
-		ir.OpNcpus:    func(l *lowering, _ *ir.Value) *ir.Value { return l.hostConst("ncpus") },
+		ir.OpNcpus:    func(l *lowering, _ *ir.Value) *ir.Value { return l.hostConst(manifest.HostNcpus) },
 		ir.OpArg:      lowerArg,
 		ir.OpRetval:   lowerRetval,
 		ir.OpFuncIP:   lowerFuncIP,
@@ -76,14 +77,14 @@ func (l *lowering) initPid(op ir.Op) *ir.Value {
 // .rodata and drops the side that is not taken.
 func (l *lowering) pid(op ir.Op) *ir.Value {
 	global(l.m, "pidns_ino", ir.GlobalConst, 8) // next to pidns_dev, for the loader
-	dev := l.hostConst("pidns_dev")
+	dev := l.hostConst(manifest.HostPIDNSDev)
 	return l.IfValue(l.ICmp(ir.EQ, dev, ir.Const(0)), ir.TI64,
 		func() *ir.Value { return l.initPid(op) },
 		func() *ir.Value {
 			l.Block().Cold = true
 			info := l.Slot("pidns", 8, 8) // struct bpf_pidns_info {u32 pid, tgid}
 			l.Store(ir.U64, info, 0, ir.Const(0))
-			l.Call("get_ns_current_pid_tgid", ir.TI64, dev, l.hostConst("pidns_ino"), info, ir.Const(8))
+			l.Call("get_ns_current_pid_tgid", ir.TI64, dev, l.hostConst(manifest.HostPIDNSIno), info, ir.Const(8))
 			off := 0
 			if op == ir.OpPid {
 				off = 4
@@ -110,7 +111,7 @@ const (
 
 func lowerNsecs(l *lowering, v *ir.Value) *ir.Value {
 	boot := func() *ir.Value { return l.Call("ktime_get_boot_ns", ir.TI64) }
-	softTAI := func() *ir.Value { return l.Add(boot(), l.hostConst("tai_off")) }
+	softTAI := func() *ir.Value { return l.Add(boot(), l.hostConst(manifest.HostTAIOff)) }
 	switch v.Imm {
 	case clockBoot:
 		return boot()
@@ -126,7 +127,7 @@ func lowerNsecs(l *lowering, v *ir.Value) *ir.Value {
 }
 
 func lowerElapsed(l *lowering, _ *ir.Value) *ir.Value {
-	return l.Sub(l.Call("ktime_get_boot_ns", ir.TI64), l.hostConst("start_ns"))
+	return l.Sub(l.Call("ktime_get_boot_ns", ir.TI64), l.hostConst(manifest.HostStart))
 }
 
 func (l *lowering) arch() *arch.Arch { return l.m.Target.Arch() }

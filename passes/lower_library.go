@@ -2,7 +2,10 @@
 
 package passes
 
-import "btc/ir"
+import (
+	"btc/internal/manifest"
+	"btc/ir"
+)
 
 // lower-library expands the functions of the language that need loops, helpers or maps of their
 // own: searches of strings, names of probes, actions on processes. It runs first, so that all
@@ -147,7 +150,7 @@ func lowerProbeName(l *lowering, v *ir.Value, size int) *ir.Value {
 // for it on older kernels. Newer ones may not list the counter among their symbols,
 // but have the helper.
 func lowerJiffies(l *lowering, v *ir.Value) *ir.Value {
-	g := l.m.HostValue("kaddr_or_0", "jiffies_64", "", v.Pos, 0)
+	g := l.m.HostValue(manifest.HostKaddrOr0, "jiffies_64", "", v.Pos, 0)
 	addr := l.Global(ir.U64, g.Name, 0)
 	return l.IfValue(l.ICmp(ir.NE, addr, ir.Const(0)), ir.TI64, func() *ir.Value {
 		r := l.Emit(ir.OpRead, ir.TI64, l.Cast(ir.TKAddr, addr))

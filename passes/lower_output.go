@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
 )
@@ -161,7 +162,7 @@ func (l *lowering) sendFrom(e *ir.Event, args []*ir.Value, made map[*ir.Slot]*ir
 		return
 	}
 	if t := l.tracer(e); t != nil {
-		own := l.ICmp(ir.NE, l.hostConst(ownReader), ir.Const(0))
+		own := l.ICmp(ir.NE, l.hostConst(manifest.HostOwnReader), ir.Const(0))
 		l.If(own, func() { l.sendEvent(e, args, made) }, func() { l.trace(t, args, made) })
 		return
 	}

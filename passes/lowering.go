@@ -5,6 +5,7 @@ package passes
 import (
 	"fmt"
 
+	"btc/internal/manifest"
 	"btc/ir"
 )
 
@@ -164,7 +165,7 @@ func global(m *ir.Module, name string, kind ir.GlobalKind, size int) *ir.Global 
 }
 
 // hostConst loads an 8-byte constant that the loader sets from the host.
-func (l *lowering) hostConst(name string) *ir.Value {
-	global(l.m, name, ir.GlobalConst, 8)
-	return l.Global(ir.U64, name, 0)
+func (l *lowering) hostConst(what manifest.HostValue) *ir.Value {
+	global(l.m, string(what), ir.GlobalConst, 8)
+	return l.Global(ir.U64, string(what), 0)
 }

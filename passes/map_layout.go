@@ -242,8 +242,7 @@ func newLen(m *ir.Module) int {
 var (
 	ownNames = []string{
 		"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
-		"start_ns", "pidns_dev", "pidns_ino", "tai_off", "ncpus", "cpid", ownReader, "_license", "data", "bss",
-		"rodata", "rodata_params", "kconfig",
+		"_license", "data", "bss", "rodata", "rodata_params", "kconfig",
 	}
 	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
 )
@@ -253,6 +252,9 @@ func takenNames(m *ir.Module) map[string]bool {
 	taken := map[string]bool{}
 	for _, name := range ownNames {
 		taken[name] = true
+	}
+	for _, what := range manifest.HostValues {
+		taken[string(what)] = true
 	}
 	for _, f := range m.Funcs {
 		taken[f.Name] = true

@@ -11,12 +11,9 @@ import (
 
 // Records for Inspektor Gadget. It reads structs of one type from a ring buffer, so each printf has a
 // ring buffer of its own, and strings have their full size. Programs send to it unless the constant
-// ownReader says that btc's own loader reads the events: the kernel's verifier removes the other side.
+// manifest.HostOwnReader says that btc's own loader reads the events: the kernel's verifier removes the other side.
 
-const (
-	ownReader   = "own_reader"
-	lostSamples = "_lost_samples" // after a ring buffer's name: the map that counts what did not fit
-)
+const lostSamples = "_lost_samples" // after a ring buffer's name: the map that counts what did not fit
 
 // Sizes of a ring buffer for Inspektor Gadget, which it cannot change: room for tracedRecords, up to
 // maxTraced bytes.

@@ -134,7 +134,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		if m.Suffix != "" {
 			last.Symbol = m.Symbol(g.Name)
 		}
-		if program, symbol, ok := strings.Cut(g.Text, " "); ok && (g.Host == "uaddr" || g.Host == "uaddr_code") {
+		if program, symbol, ok := strings.Cut(g.Text, " "); ok && (g.Host == manifest.HostUaddr || g.Host == manifest.HostUaddrCode) {
 			last.Text = m.Symbol(program) + " " + symbol
 		}
 		if g.Host != "" && !slices.Contains(out.Requires, "host-values") {

@@ -6,18 +6,19 @@ import (
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/types"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
 )
 
 // hostValue generates a builtin whose value the loader looks up on the host: each argument has its own constant.
 func hostValue(f *fn, _ ast.Expr, c *check.Call) *ir.Value {
-	return f.fromHost(c.Fn.Name, c.Text, c.From)
+	return f.fromHost(manifest.HostValue(c.Fn.Name), c.Text, c.From)
 }
 
 // fromHost loads the constant that the loader sets to a property (kaddr, cgroupid) of text. From is
 // the parameter with the rest of text, as Call.From.
-func (f *fn) fromHost(what, text, from string) *ir.Value {
+func (f *fn) fromHost(what manifest.HostValue, text, from string) *ir.Value {
 	return f.Global(ir.U64, f.m.HostValue(what, text, f.stringFrom(from), f.Pos, f.end).Name, 0)
 }
 
@@ -30,11 +31,11 @@ func (f *fn) percpuKaddr(x ast.Expr, c *check.Call) *ir.Value {
 	} else {
 		cpu = f.Emit(ir.OpCPU, ir.TI64)
 	}
-	at := f.Add(f.fromHost("kaddr", "__per_cpu_offset", ""), f.Shl(cpu, ir.Const(3)))
+	at := f.Add(f.fromHost(manifest.HostKaddr, "__per_cpu_offset", ""), f.Shl(cpu, ir.Const(3)))
 	off := f.Emit(ir.OpRead, ir.TI64, f.as(ir.TKAddr, at))
 	off.Mem = ir.U64
 	there := f.ICmp(ir.ULT, cpu, f.Emit(ir.OpNcpus, ir.TI64))
-	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost("kaddr", c.Text, c.From), off), ir.Const(0)))
+	return f.as(irType(f.body.Type(x)), f.Select(there, f.Add(f.fromHost(manifest.HostKaddr, c.Text, c.From), off), ir.Const(0)))
 }
 
 // signal sends a signal to the current process (0) or thread (1).
@@ -137,16 +138,17 @@ func (f *fn) readBytes(to, n *ir.Value, most int64, from *ir.Value) *ir.Value {
 
 // childPID returns the process id of the loader's command, which the loader sets.
 func (f *fn) childPID(ast.Expr, *check.Call) *ir.Value {
-	if f.m.Global("cpid") == nil {
-		f.m.Globals = append(f.m.Globals, &ir.Global{Name: "cpid", Kind: ir.GlobalConst, Size: 8})
+	const name = string(manifest.HostCpid)
+	if f.m.Global(name) == nil {
+		f.m.Globals = append(f.m.Globals, &ir.Global{Name: name, Kind: ir.GlobalConst, Size: 8})
 	}
-	return f.Global(ir.U64, "cpid", 0)
+	return f.Global(ir.U64, name, 0)
 }
 
 // kfuncAllowed generates kfunc_allowed(): whether the host has a kernel function and allows it in
 // this type of program.
 func (f *fn) kfuncAllowed(_ ast.Expr, c *check.Call) *ir.Value {
-	return f.fromHost("kfunc_allowed", c.Text+" "+f.prog.Point.Kind, c.From)
+	return f.fromHost(manifest.HostKfuncAllowed, c.Text+" "+f.prog.Point.Kind, c.From)
 }
 
 // debugf writes to the kernel's trace pipe.
@@ -202,7 +204,7 @@ func (f *fn) trustedValue(c *check.Call, use func(at *ir.Value) *ir.Value) *ir.V
 func (f *fn) uaddr(x ast.Expr, c *check.Call) *ir.Value {
 	t := irType(f.body.Type(x))
 	if f.prog.Point.Kind == probe.Uprobe {
-		return f.as(t, f.Add(f.Emit(ir.OpProbeIP, ir.TI64, f.ctx), f.fromHost("uaddr", f.f.Name+" "+c.Text, c.From)))
+		return f.as(t, f.Add(f.Emit(ir.OpProbeIP, ir.TI64, f.ctx), f.fromHost(manifest.HostUaddr, f.f.Name+" "+c.Text, c.From)))
 	}
-	return f.as(t, f.fromHost("uaddr_code", f.f.Name+" "+c.Text, c.From))
+	return f.as(t, f.fromHost(manifest.HostUaddrCode, f.f.Name+" "+c.Text, c.From))
 }

@@ -357,24 +357,17 @@ type PerCPUCache struct {
 	KeyOff   int    `json:"key_off"`   // offset of the key in a slot
 }
 
-// Global is a constant that the loader sets from the host before loading
-// (Section .rodata), or run-time data (.bss, .data). Known names: start_ns (boot clock
-// in ns at start), tai_off (ns that TAI is ahead of the boot clock), pidns_dev and
-// pidns_ino (0: the loader is in the initial PID
-// namespace), ncpus, cpid, gen (slot numbers, .bss), lost (loss counters, .bss), asleep
-// (BPF_RB_NO_WAKEUP: programs wake the reader of the ring buffer; 0: it polls; .data).
+// Global is a constant that the loader sets from the host before loading (Section .rodata; see HostValue), or run-time
+// data (.bss, .data): gen (slot numbers, .bss), lost (loss counters, .bss), asleep (BPF_RB_NO_WAKEUP: programs wake the
+// reader of the ring buffer; 0: it polls; .data).
 type Global struct {
 	Name    string `json:"name"`             // name in the manifest
 	Symbol  string `json:"symbol,omitempty"` // the ELF symbol, where it is not Name
 	Section string `json:"section"`
 	Size    int    `json:"size"`
-	// Host is what to look up before loading: kaddr (address of the kernel symbol Text), kaddr_or_0 (the same, or 0
-	// if it does not exist), kfunc_exist (1 if the kernel has the function Text), kfunc_allowed (1 if also the kind
-	// of probe after the name may call it), uaddr (Text is a program and a symbol: the distance of the symbol from
-	// the address that the program probes), uaddr_code (the distance from the first byte of its file's code), or
-	// cgroupid (id of the cgroup at the path Text). Files that have such globals require the feature host-values.
-	Host string `json:"host,omitempty"`
-	Text string `json:"text,omitempty"`
+	// Host is what to look up before loading, if that depends on Text.
+	Host HostValue `json:"host,omitempty"`
+	Text string    `json:"text,omitempty"`
 	// TextFrom is the Global of a string parameter whose value the loader adds to Text: before Text if that begins
 	// with a space, else after it. Files with it or FormatFrom require the feature text-params.
 	TextFrom string `json:"text_from,omitempty"`

@@ -86,6 +86,9 @@ func typeDocs(t *testing.T) map[string]string {
 func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func schemaOf(typ reflect.Type, docs map[string]string, defs map[string]any) map[string]any {
+	if typ == reflect.TypeFor[HostValue]() {
+		return map[string]any{"type": "string", "enum": HostValues[:numOfText]}
+	}
 	switch typ.Kind() {
 	case reflect.Pointer:
 		return schemaOf(typ.Elem(), docs, defs)
@@ -131,4 +134,24 @@ func structSchema(typ reflect.Type, docs map[string]string, defs map[string]any)
 		return out
 	}
 	return ref
+}
+
+// TestHostValuesAreDocumented checks that the documents name each host value, and that the list has each once.
+func TestHostValuesAreDocumented(t *testing.T) {
+	for i, h := range HostValues {
+		page := "../../docs/manifest.md"
+		if h.Named() {
+			page = "../../docs/layouts.md"
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "`"+string(h)+"`") || h.index() != i {
+			t.Errorf("%s is not in %s, or twice in the list", h, page)
+		}
+	}
+	if HostValues[numOfText] != HostStart {
+		t.Errorf("the first value without a text is %s", HostValues[numOfText])
+	}
 }

@@ -60,11 +60,11 @@ func FillTexts(m *Manifest, values map[string][]byte) (Pos, error) {
 		if g.Pos != nil {
 			pos = *g.Pos
 		}
-		what := strings.TrimSuffix(g.Host, "_code")
+		what := strings.TrimSuffix(string(g.Host), "_code")
 		switch {
 		case text == "":
 			return pos, missing(what, g.TextFrom)
-		case g.Host != "cgroupid" && strings.ContainsAny(text, " \t\n\f\r"):
+		case g.Host != HostCgroupID && strings.ContainsAny(text, " \t\n\f\r"):
 			return pos, fmt.Errorf("%s() expects a string that is a valid symbol (%q provided)", what, text)
 		case strings.HasPrefix(g.Text, " "):
 			g.Text = text + g.Text

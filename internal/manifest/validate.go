@@ -225,15 +225,14 @@ func (m *Manifest) Validate() error {
 	return nil
 }
 
-// hostValues are the host values that a global may have.
-var hostValues = set("kaddr kaddr_or_0 kfunc_exist kfunc_allowed uaddr uaddr_code cgroupid")
-
 func (g *Global) checkHost(c *checker, m *Manifest, path place) {
 	c.textParam(m, path.key("text_from"), g.TextFrom)
 	if g.Host == "" {
 		return
 	}
-	c.oneOf(path.key("host"), g.Host, hostValues)
+	if i := g.Host.index(); i < 0 || i >= numOfText {
+		c.fail(path.key("host"), "unknown value %q", clip(string(g.Host)))
+	}
 	c.text(path.key("text"), g.Text, maxText)
 	c.within(path.key("size"), int64(g.Size), 8, 8)
 }

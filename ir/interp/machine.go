@@ -18,6 +18,7 @@ import (
 	"fmt"
 
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/ir"
 )
 
@@ -136,7 +137,12 @@ func (k *Machine) Run(in Input) (ret int64, err error) {
 
 // hostGlobals sets what the loader sets (docs/layouts.md), where the module has it.
 func (k *Machine) hostGlobals() {
-	set := map[string]uint64{"start_ns": k.in.Start, "pidns_dev": k.in.NSDev, "pidns_ino": k.in.NSIno, "ncpus": CPUs}
+	set := map[string]uint64{}
+	for what, n := range map[manifest.HostValue]uint64{
+		manifest.HostStart: k.in.Start, manifest.HostPIDNSDev: k.in.NSDev, manifest.HostPIDNSIno: k.in.NSIno, manifest.HostNcpus: CPUs,
+	} {
+		set[string(what)] = n
+	}
 	for _, x := range k.Module.Maps {
 		if on := x.BPF.Cache.Enable; on != "" {
 			set[on] = 1

@@ -9,18 +9,13 @@ import (
 	"strings"
 
 	"btc/internal/manifest"
-	"btc/loader/host"
 	"btc/loader/object"
 	"btc/loader/permit"
 )
 
-// setConstants writes host values and the user's parameters into the constant sections.
-func setConstants(o *object.Object, h *host.Host, opts Options) error {
-	values := map[string]uint64{
-		"start_ns": h.Start, "pidns_dev": h.PIDNS.Dev, "pidns_ino": h.PIDNS.Ino,
-		"tai_off": h.SoftTAI(), "ncpus": uint64(h.Possible), "cpid": uint64(opts.ChildPID),
-		"own_reader": 1,
-	}
+// setConstants writes the user's parameters into the constant sections, and turns the caches on.
+func setConstants(o *object.Object, opts Options) error {
+	values := map[string]uint64{}
 	for i := range o.Manifest.Maps {
 		if f := o.Manifest.Maps[i].Cache; f != nil && f.Enable != "" {
 			values[f.Enable] = 1

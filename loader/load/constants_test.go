@@ -4,6 +4,7 @@ package load
 
 import (
 	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 
@@ -46,7 +47,10 @@ func TestConstants(t *testing.T) {
 	o.Manifest.Maps = []manifest.Map{{Cache: &manifest.PerCPUCache{}}, {}, {Cache: &manifest.PerCPUCache{Enable: "front_x"}}}
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
 	h := &host.Host{Start: 77, PIDNS: hostinfo.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
-	if err := setConstants(o, h, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {
+	set := func(o *object.Object, opts Options) error {
+		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &attach.Expansion{}, opts.ChildPID}))
+	}
+	if err := set(o, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]uint64{"start_ns": 77, "pidns_dev": 5, "pidns_ino": 6, "ncpus": 5, "cpid": 99, "front_x": 1,
@@ -66,9 +70,27 @@ func TestConstants(t *testing.T) {
 		o := withVariables(map[string]int{"start_ns": 8, "param_2": 8})
 		o.Manifest.Globals = []manifest.Global{{Name: "start_ns", Section: ".rodata", Size: 8}}
 		o.Manifest.Params = []manifest.Param{{Global: "param_2"}}
-		if err := setConstants(o, h, spoil(o)); err == nil || !strings.Contains(err.Error(), what) {
+		if err := set(o, spoil(o)); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("error = %v, want %q", err, what)
 		}
+	}
+}
+
+// TestHostValueTable checks that the loader has code for each host value, and none for others.
+func TestHostValueTable(t *testing.T) {
+	s := &hostSource{&host.Host{}, &attach.Expansion{}, 0}
+	known := func(value manifest.HostValue) (ok bool) {
+		defer func() { ok = recover() == nil }()
+		s.lookUp(value, "a b")
+		return
+	}
+	for _, value := range manifest.HostValues {
+		if !known(value) {
+			t.Errorf("no code for %s", value)
+		}
+	}
+	if known("other") {
+		t.Error("code for an unknown value")
 	}
 }
 

@@ -14,20 +14,28 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/attach"
+	"btc/loader/host"
 	"btc/loader/hostinfo"
 	"btc/loader/object"
 	"btc/loader/report"
 )
 
-// setHostValues looks up the host values that the script names: addresses of kernel symbols
-// and ids of cgroups.
-func setHostValues(o *object.Object, exp *attach.Expansion) error {
+// hostSource is what host values are taken from.
+type hostSource struct {
+	host  *host.Host
+	exp   *attach.Expansion
+	child int // process ID of the command; 0: none
+}
+
+// setHostValues looks up the constants that the host decides.
+func setHostValues(o *object.Object, from *hostSource) error {
 	for i := range o.Manifest.Globals {
 		g := &o.Manifest.Globals[i]
-		if g.Host == "" {
+		value := g.Value()
+		if value == "" {
 			continue
 		}
-		v, err := hostValue(g, exp)
+		v, err := from.lookUp(value, g.Text)
 		if err != nil {
 			f := &report.Error{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
 			if g.Pos != nil {
@@ -42,31 +50,45 @@ func setHostValues(o *object.Object, exp *attach.Expansion) error {
 	return nil
 }
 
-func hostValue(g *manifest.Global, exp *attach.Expansion) (uint64, error) {
-	switch g.Host {
-	case "kaddr":
-		addr, ok, err := hostinfo.SymbolAddress(g.Text)
+func (s *hostSource) lookUp(value manifest.HostValue, text string) (uint64, error) {
+	switch value {
+	case manifest.HostKaddr:
+		addr, ok, err := hostinfo.SymbolAddress(text)
 		if err == nil && !ok {
 			//lint:ignore ST1005 bpftrace's words
-			err = fmt.Errorf("Failed to resolve kernel symbol: %s", g.Text)
+			err = fmt.Errorf("Failed to resolve kernel symbol: %s", text)
 		}
 		return addr, err
-	case "kaddr_or_0":
-		addr, _, err := hostinfo.SymbolAddress(g.Text)
+	case manifest.HostKaddrOr0:
+		addr, _, err := hostinfo.SymbolAddress(text)
 		return addr, err
-	case "kfunc_exist":
-		id, err := kfuncID(g.Text)
+	case manifest.HostKfuncExist:
+		id, err := kfuncID(text)
 		return truth(id != 0), err
-	case "kfunc_allowed":
-		name, kind, _ := strings.Cut(g.Text, " ")
+	case manifest.HostKfuncAllowed:
+		name, kind, _ := strings.Cut(text, " ")
 		return kfuncAllowed(name, kind)
-	case "uaddr", "uaddr_code":
-		program, symbol, _ := strings.Cut(g.Text, " ")
-		return userSymbol(exp, program, symbol, g.Host == "uaddr")
-	case "cgroupid":
-		return cgroupID(g.Text)
+	case manifest.HostUaddr, manifest.HostUaddrCode:
+		program, symbol, _ := strings.Cut(text, " ")
+		return userSymbol(s.exp, program, symbol, value == manifest.HostUaddr)
+	case manifest.HostCgroupID:
+		return cgroupID(text)
+	case manifest.HostStart:
+		return s.host.Start, nil
+	case manifest.HostPIDNSDev:
+		return s.host.PIDNS.Dev, nil
+	case manifest.HostPIDNSIno:
+		return s.host.PIDNS.Ino, nil
+	case manifest.HostTAIOff:
+		return s.host.SoftTAI(), nil
+	case manifest.HostNcpus:
+		return uint64(s.host.Possible), nil
+	case manifest.HostCpid:
+		return uint64(s.child), nil
+	case manifest.HostOwnReader:
+		return 1, nil
 	}
-	panic("BUG: manifest with an unknown host value: " + g.Host)
+	panic("BUG: no code for the host value " + string(value))
 }
 
 func truth(b bool) uint64 {

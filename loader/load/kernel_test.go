@@ -582,11 +582,12 @@ func TestArgumentsInMap(t *testing.T) {
 // TestHostValues checks that names are looked up on the host.
 func TestHostValues(t *testing.T) {
 	o, _ := loadable(t, ebpf.XDP)
-	exp := &attach.Expansion{}
+	from := &hostSource{&host.Host{}, &attach.Expansion{}, 0}
 	for _, c := range []struct {
-		host, text string
-		ok         func(uint64) bool
-		err        string
+		host manifest.HostValue
+		text string
+		ok   func(uint64) bool
+		err  string
 	}{
 		{"kaddr", "schedule", func(v uint64) bool { return v>>63 == 1 }, ""},
 		{"kaddr", "no_such_symbol", nil, "Failed to resolve kernel symbol: no_such_symbol"},
@@ -599,7 +600,7 @@ func TestHostValues(t *testing.T) {
 		{"cgroupid", "/proc", nil, "not in a cgroup file system"},
 		{"uaddr", "p main", func(v uint64) bool { return v == 0 }, ""}, // the probe was left out
 	} {
-		v, err := hostValue(&manifest.Global{Host: c.host, Text: c.text}, exp)
+		v, err := from.lookUp(c.host, c.text)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) ||
 			err == nil && !c.ok(v) {
 			t.Errorf("%s of %s = %#x, %v", c.host, c.text, v, err)
@@ -607,13 +608,13 @@ func TestHostValues(t *testing.T) {
 	}
 	o.Spec.Variables = map[string]*ebpf.VariableSpec{"v": {Name: "v", Value: make([]byte, 8)}}
 	o.Manifest.Globals = []manifest.Global{{Name: "other"}, {Name: "v", Size: 8, Host: "kfunc_exist", Text: "schedule"}}
-	if err := setHostValues(o, exp); err != nil || words(o, "v")[0] != 1 {
+	if err := setHostValues(o, from); err != nil || words(o, "v")[0] != 1 {
 		t.Errorf("variable = %v, %v", o.Spec.Variables["v"].Value, err)
 	}
 	o.Manifest.Globals = []manifest.Global{
 		{Name: "v", Size: 8, Host: "kaddr", Text: "no_such_symbol", Pos: &manifest.Pos{Line: 1, Col: 3}},
 	}
-	if err := setHostValues(o, exp); err == nil || !strings.Contains(err.Error(), "x.bt:1:3: ") {
+	if err := setHostValues(o, from); err == nil || !strings.Contains(err.Error(), "x.bt:1:3: ") {
 		t.Errorf("error = %v", err)
 	}
 }

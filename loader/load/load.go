@@ -84,10 +84,10 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := adapt.Needs(o.Manifest, hostHas); err != nil {
 		return nil, err
 	}
-	if err := setConstants(o, h, opts); err != nil {
+	if err := setConstants(o, opts); err != nil {
 		return nil, err
 	}
-	if err := setHostValues(o, exp); err != nil {
+	if err := setHostValues(o, &hostSource{h, exp, opts.ChildPID}); err != nil {
 		return nil, err
 	}
 	sizeRing(o, h.MemoryBytes())

@@ -135,7 +135,7 @@ func reads(m *manifest.Manifest) []string {
 		}
 	}
 	for i := range m.Globals {
-		if g := &m.Globals[i]; g.Host == "cgroupid" || g.Host == "uaddr" || g.Host == "uaddr_code" {
+		if g := &m.Globals[i]; g.Host == manifest.HostCgroupID || g.Host == manifest.HostUaddr || g.Host == manifest.HostUaddrCode {
 			all = append(all, m.TextOf(g.Text, g.TextFrom))
 		}
 	}

@@ -29,11 +29,11 @@ var allowed = map[string][]string{
 	"frontend/cdef":      {"frontend/cpp", "frontend/types", "frontend/diag", "ir/kernel"},
 	"frontend/debuginfo": {"frontend/types", "internal/safefile", "loader/binary"},
 	"frontend/check":     {"frontend/debuginfo", "frontend/ast", "frontend/cpp", "frontend/types", "frontend/cdef", "frontend/diag", "frontend/parse", "ir", "ir/kernel", "internal/manifest"},
-	"frontend/irgen":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/kernel"},
+	"frontend/irgen":     {"frontend/ast", "frontend/types", "frontend/check", "frontend/diag", "ir", "ir/kernel", "internal/manifest"},
 
 	"ir":        {"ir/kernel", "internal/manifest"},
 	"ir/kernel": {"loader/hostinfo", "targets/targetfile", "internal/safefile"},
-	"ir/interp": {"ir", "ir/kernel"},
+	"ir/interp": {"internal/manifest", "ir", "ir/kernel"},
 	"passes":    {"ir", "ir/kernel", "internal/manifest"},
 
 	"backend/mach":     {"ir", "ir/kernel"},

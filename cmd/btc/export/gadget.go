@@ -58,7 +58,7 @@ func hostValues(m *manifest.Manifest) (left []string) {
 			continue
 		}
 		left = append(left, fmt.Sprintf("%s(%q): it is 0, because only btrun and btrace look it up on the host",
-			strings.TrimSuffix(g.Host, "_code"), m.TextOf(g.Text, g.TextFrom)))
+			strings.TrimSuffix(string(g.Host), "_code"), m.TextOf(g.Text, g.TextFrom)))
 	}
 	return left
 }

@@ -35,13 +35,13 @@ func (c *checker) hostOnly() {
 			pos = *g.Pos
 		}
 		switch g.Host {
-		case "kaddr":
+		case manifest.HostKaddr:
 			c.find(Unknown, nil, pos, "the address of the kernel symbol %s is known only on the host", g.Text)
-		case "uaddr", "uaddr_code":
+		case manifest.HostUaddr, manifest.HostUaddrCode:
 			c.find(Unknown, nil, pos, "the address of a symbol of a program is known only on the host")
-		case "cgroupid":
+		case manifest.HostCgroupID:
 			c.find(Unknown, nil, pos, "the cgroup %s exists only on the host", g.Text)
-		case "kfunc_allowed":
+		case manifest.HostKfuncAllowed:
 			c.find(Unknown, nil, pos, "which programs may call a kernel function is known only on the host")
 		}
 	}
