@@ -3,8 +3,9 @@
 // Command runall runs the tests of the given packages, prints the result of each package, and writes a
 // summary: skipped tests with the reasons, failed tests, and the counts.
 //
-//	runall -summary DIR [-timeout D] -- [FLAG of go test | PACKAGE]...
+//	runall -summary DIR [-stall D] -- [FLAG of go test | PACKAGE]...
 //
+// The tests of a package may take as long as they print something; after 20 minutes without output, or D, they are ended.
 // If at most three top-level tests fail, it runs each of them once more, alone. Those that pass then do
 // not fail the run, but are listed and counted separately: a test that passes only if nothing else is
 // running has a bug of its own. No test is run again if a package does not build, panics, exits early
@@ -47,9 +48,13 @@ const (
 
 func main() {
 	summary := flag.String("summary", "", "directory for the summary")
-	timeout := flag.Duration("timeout", 30*time.Minute, "limit for the tests of a package")
+	stall := flag.Duration("stall", 20*time.Minute, "how long the tests of a package may print nothing")
+	limit := flag.Duration("watch", 0, "run a program that may print nothing for this time; used for the tests of each package")
 	flag.Parse()
-	passed, err := all(options{".", *summary, *timeout, os.Stdout}, flag.Args())
+	if *limit > 0 {
+		os.Exit(watch(flag.Args(), *limit))
+	}
+	passed, err := all(options{".", *summary, *stall, os.Stdout}, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "runall:", err)
 		os.Exit(2)
@@ -82,9 +87,15 @@ type result struct {
 	output  []byte // the end of its output
 }
 
-// tail returns the last n lines of the output, without the lines of go test itself.
+// tail returns the last n lines of the output, without the lines of go test itself. After a panic, whose traceback is
+// long, it is the first n lines from there.
 func (r *result) tail(n int) []string {
-	lines := strings.Split(strings.TrimRight(string(r.output), "\n"), "\n")
+	text := strings.TrimRight(string(r.output), "\n")
+	if at := panics.FindStringIndex(text); at != nil {
+		lines := strings.Split(text[at[0]:], "\n")
+		return lines[:min(len(lines), n)]
+	}
+	lines := strings.Split(text, "\n")
 	lines = slices.DeleteFunc(lines, func(l string) bool {
 		return l == "" || strings.HasPrefix(l, "=== ") || l == "FAIL" || strings.HasPrefix(l, "FAIL\t") ||
 			strings.HasPrefix(strings.TrimLeft(l, " "), "--- FAIL: ")
@@ -160,7 +171,7 @@ type event struct {
 type options struct {
 	dir     string // working directory
 	summary string // directory of the summary
-	timeout time.Duration
+	stall   time.Duration
 	out     io.Writer // for the results of packages
 }
 
@@ -168,7 +179,11 @@ type options struct {
 // ignored: failures are in the results.
 func run(o options, args ...string) (results, error) {
 	// -count=1: many suites build programs in a child process, which the test cache does not notice.
-	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1", "-timeout", o.timeout.String()}, args...)...)
+	flags, err := watched(o.stall)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-count=1"}, flags, args)...)
 	cmd.Dir, cmd.Stderr = o.dir, os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -286,6 +301,11 @@ func all(o options, args []string) (bool, error) {
 	}
 	counts += fmt.Sprintf("%d skipped\n", len(rs.tests("skip")))
 	lasting = append(leaves(lasting), broken...)
+	for _, pkg := range broken { // a panic is in the output of the test that was running
+		for _, n := range rs.sorted(func(n name, r *result) bool { return n.pkg == pkg.pkg && n.test != "" && r.verdict == "" }) {
+			rs[pkg].output = append(rs[n].output, rs[pkg].output...)
+		}
+	}
 	var details, short strings.Builder
 	n := min(max(listLines/max(len(lasting)+len(recovered), 1), 2), shortTail)
 	for _, x := range recovered {

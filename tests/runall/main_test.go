@@ -28,7 +28,8 @@ func module(t *testing.T, packages map[string]string) string {
 	}
 	write("go.mod", "module fake\n\ngo 1.24\n")
 	for pkg, body := range packages {
-		write(pkg+"/x_test.go", "package "+pkg+"\n\nimport (\"os\"; \"testing\")\n\nvar _ = os.Exit\n\n"+body)
+		write(pkg+"/x_test.go", "package "+pkg+"\n\nimport (\"fmt\"; \"os\"; \"os/exec\"; \"strconv\"; \"syscall\"; \"testing\"; \"time\")\n\n"+
+			"var _, _, _, _, _, _ = os.Exit, fmt.Print, exec.Command, strconv.Itoa, syscall.Kill, time.Sleep\n\n"+body)
 	}
 	return dir
 }
@@ -64,6 +65,49 @@ func runAll(t *testing.T, packages map[string]string) (passed bool, out string, 
 		summary[name] = string(text)
 	}
 	return passed, b.String(), summary
+}
+
+// TestMain makes the test program what package main is for go test -exec.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "-watch" {
+		stall, err := time.ParseDuration(os.Args[2])
+		if err != nil || os.Args[3] != "--" {
+			panic(os.Args)
+		}
+		os.Exit(watch(os.Args[4:], stall))
+	}
+	os.Exit(m.Run())
+}
+
+// TestStall checks that tests that print something may take longer than the limit, that others are ended with a
+// traceback, and that no process is left.
+func TestStall(t *testing.T) {
+	dir, files := module(t, map[string]string{
+		"a": `func TestSlow(t *testing.T) { for range 30 { time.Sleep(200 * time.Millisecond); fmt.Println("still") } }`,
+		"b": `func TestHang(t *testing.T) {
+	c := exec.Command("sleep", "1234567")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	c.Start()
+	os.WriteFile("pid", []byte(strconv.Itoa(c.Process.Pid)), 0o666)
+	for {
+		time.Sleep(time.Hour)
+	}
+}`,
+	}), t.TempDir()
+	var b bytes.Buffer
+	passed, err := all(options{dir, files, 3 * time.Second, &b}, []string{"./..."})
+	details, _ := os.ReadFile(filepath.Join(files, "failed"))
+	if err != nil || passed || !strings.Contains(b.String(), "ok  \tfake/a\t") || !strings.Contains(string(details), "failed: fake/b\n") ||
+		!strings.Contains(string(details), "no output for 3s") {
+		t.Errorf("%v, %v\n%s\n%s", passed, err, &b, details)
+	}
+	pid, err := os.ReadFile(filepath.Join(dir, "b/pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile("/proc/" + string(pid) + "/cmdline"); strings.Contains(string(text), "1234567") {
+		t.Errorf("process %s is left", pid)
+	}
 }
 
 func TestAllPass(t *testing.T) {
@@ -104,7 +148,7 @@ func TestFlags(t *testing.T) {
 // TestPattern checks that of a long test, only the failed subtests are run again.
 func TestPattern(t *testing.T) {
 	dir := module(t, map[string]string{"a": flaky})
-	o := options{dir: dir, timeout: time.Minute, out: io.Discard}
+	o := options{dir: dir, stall: time.Minute, out: io.Discard}
 	rs, err := run(o, "./a")
 	if err != nil {
 		t.Fatal(err)
