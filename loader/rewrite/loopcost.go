@@ -50,7 +50,7 @@ const (
 	// A loop reads the clock after a program that it triggers and that may cost longRun; the time of an iterator is
 	// measured if an element may cost longElement.
 	longRun     = straightCode
-	longElement = 1 << 20
+	longElement = 1 << 17
 )
 
 // helperCost is the cost of a helper call. A helper that copies takes its size from a register (0: none), and each byte
