@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package random
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/loader/kerneltypes"
+)
+
+var (
+	count = flag.Int("n", 200, "compare this many statements")
+	seed  = flag.Uint64("seed", 1, "seed of the first batch; the next one's is larger by 1")
+	batch = flag.Int("batch", 50, "statements in a script")
+	bin   = flag.String("bin", "", "directory of btc and btrun (default: built)")
+	file  = flag.String("file", "", "compare the statements of this file, one a line, instead of random ones")
+	args  = flag.Bool("args", false, "with -file: the statements read the arguments of a uprobe")
+)
+
+// TestRandom compares random statements. It needs the reference bpftrace.
+func TestRandom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	if _, err := os.Stat(kerneltypes.Path); err != nil {
+		t.Skip("skipped: this kernel has no BTF")
+	}
+	if _, err := os.Stat("../../build/oracle/root/usr/bin/bpftrace"); err != nil {
+		t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it)")
+	}
+	c := newComparison(t)
+	if *file != "" {
+		data, err := os.ReadFile(*file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Split(strings.TrimSpace(string(data)), "\n")
+		for part := range slices.Chunk(all, *batch) {
+			c.compare(part, *args)
+		}
+		return
+	}
+	for s, left := *seed, *count; left > 0; s, left = s+1, left-*batch {
+		// Every third batch runs in a uprobe, if there is a C compiler.
+		g := &generator{r: rand.New(rand.NewPCG(s, 0)), args: s%3 == 0 && c.program != ""}
+		statements := make([]string, min(*batch, left))
+		for i := range statements {
+			statements[i] = g.statement(i)
+		}
+		before := c.differences
+		c.compare(statements, g.args)
+		if c.differences > before {
+			t.Logf("the seed of this batch is %d", s)
+		}
+	}
+	t.Logf("%d statements the same, %d of them refused; %d of known differences; %d differences", c.same, c.refused, c.known, c.differences)
+}
+
+// A way runs scripts. The result of run is the text that each statement prints, by its number; -1 is what comes before
+// the first one. A statement whose line is in an error message is in refused.
+type way struct {
+	name string
+	run  func(script string, args bool) (printed map[int]string, refused map[int]string, failure string)
+}
+
+type comparison struct {
+	t                                 *testing.T
+	dir, bin, oracle, program         string
+	ways                              []way // the last one is the reference
+	same, refused, known, differences int
+}
+
+func newComparison(t *testing.T) *comparison {
+	c := &comparison{t: t, dir: t.TempDir(), bin: *bin}
+	if c.bin == "" {
+		c.bin = t.TempDir()
+		cmd := exec.Command("go", "build", "-o", c.bin, "btc/cmd/btc", "btc/cmd/btrun")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	var err error
+	if c.oracle, err = filepath.Abs("../setup/bpftrace-oracle"); err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(c.dir, "prog.c")
+	if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	prog := filepath.Join(c.dir, "prog")
+	if out, err := exec.Command("gcc", "-g", "-O1", "-o", prog, source).CombinedOutput(); err == nil {
+		c.program = prog
+	} else {
+		t.Logf("no statements with arguments of functions: %v %s", err, out)
+	}
+	command := func(args bool) []string {
+		if args {
+			return []string{"-c", c.program}
+		}
+		return nil
+	}
+	btc, btrun := filepath.Join(c.bin, "btc"), filepath.Join(c.bin, "btrun")
+	c.ways = []way{
+		{"btc compile, btrun", func(script string, args bool) (map[int]string, map[int]string, string) {
+			object := filepath.Join(c.dir, "x.o")
+			if _, refused, failure := c.exec(btc, "compile", script, "-o", object); len(refused) > 0 || failure != "" {
+				return nil, refused, failure
+			}
+			return c.exec(btrun, slices.Concat([]string{"-q"}, command(args), []string{object, "--"}, parameters)...)
+		}},
+		{"btc run", func(script string, args bool) (map[int]string, map[int]string, string) {
+			return c.exec(btc, slices.Concat([]string{"run", "-q"}, command(args), []string{script, "--"}, parameters)...)
+		}},
+		{"bpftrace", func(script string, args bool) (map[int]string, map[int]string, string) {
+			return c.exec(c.oracle, slices.Concat([]string{"-q"}, command(args), []string{script, "--"}, parameters)...)
+		}},
+	}
+	return c
+}
+
+// script writes the script of statements: each is in a line of its own, the first one's is firstLine.
+func (c *comparison) script(statements map[int]string, args bool) string {
+	var s strings.Builder
+	s.WriteString(definitions)
+	if args {
+		fmt.Fprintf(&s, "uprobe:%s:f {\n", c.program)
+	} else {
+		s.WriteString("begin {\n")
+	}
+	s.WriteString(preparation)
+	line := strings.Count(s.String(), "\n") + 1
+	for _, i := range slices.Sorted(maps.Keys(statements)) {
+		for ; line < firstLine+i; line++ {
+			s.WriteByte('\n')
+		}
+		fmt.Fprintf(&s, "\t{ printf(\"#%d\\n\"); %s }\n", i, statements[i])
+		line++
+	}
+	s.WriteString("\texit();\n}\n")
+	path := filepath.Join(c.dir, "x.bt")
+	if err := os.WriteFile(path, []byte(s.String()), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+const firstLine = 20
+
+var (
+	errorLine = regexp.MustCompile(`(?m)^(?:\S*/)?x\.bt:(\d+)(?:-\d+)?(?::\S*)? (?:ERROR|error)(.*)`)
+	marker    = regexp.MustCompile(`(?m)^#(\d+)\n`)
+)
+
+// exec runs a command and returns what each statement printed, and which of them it refused.
+func (c *comparison) exec(name string, arg ...string) (printed, refused map[int]string, failure string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, arg...)
+	cmd.Dir = c.dir
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	refused = map[int]string{}
+	for _, m := range errorLine.FindAllStringSubmatch(stderr.String(), -1) {
+		if line, _ := strconv.Atoi(m[1]); line >= firstLine {
+			refused[line-firstLine] = strings.TrimSpace(m[2])
+		}
+	}
+	if len(refused) > 0 {
+		return nil, refused, ""
+	}
+	if err != nil {
+		return nil, nil, fmt.Sprintf("%v: %s", err, stderr.String())
+	}
+	printed = map[int]string{}
+	rest := stdout.String()
+	at := marker.FindAllStringSubmatchIndex(rest, -1)
+	for i, m := range at {
+		end := len(rest)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		n, _ := strconv.Atoi(rest[m[2]:m[3]])
+		printed[n] = strings.TrimRight(rest[m[1]:end], "\n")
+	}
+	return printed, nil, ""
+}
+
+// results runs statements in one way. What it refuses is left out and the others are run again; if that fails without
+// saying where, halves of the statements are run.
+func (c *comparison) results(w way, statements map[int]string, args bool) map[int]string {
+	left, out := maps.Clone(statements), map[int]string{}
+	for len(left) > 0 {
+		printed, refused, failure := w.run(c.script(left, args), args)
+		switch {
+		case failure == "" && len(refused) == 0:
+			maps.Copy(out, printed)
+			return out
+		case failure == "":
+			n := len(left)
+			for i, why := range refused {
+				delete(left, i)
+				out[i] = "refused: " + why
+			}
+			if len(left) < n {
+				continue
+			}
+			failure = fmt.Sprint("refused: ", refused)
+			fallthrough
+		default:
+			keys := slices.Sorted(maps.Keys(left))
+			if len(keys) == 1 {
+				out[keys[0]] = "failed: " + failure
+				return out
+			}
+			for half := range slices.Chunk(keys, (len(keys)+1)/2) {
+				part := map[int]string{}
+				for _, i := range half {
+					part[i] = left[i]
+				}
+				maps.Copy(out, c.results(w, part, args))
+			}
+			return out
+		}
+	}
+	return out
+}
+
+// compare runs statements in all ways and reports those whose results differ.
+func (c *comparison) compare(list []string, args bool) {
+	statements := map[int]string{}
+	for i, s := range list {
+		statements[i] = s
+	}
+	all := c.all(statements, args)
+	for i, s := range list {
+		if equal(all, i) {
+			c.same++
+			if strings.HasPrefix(all[0][i], "refused") {
+				c.refused++
+			}
+			continue
+		}
+		alone := c.all(map[int]string{i: s}, args)
+		if !equal(alone, i) {
+			all = slices.Clone(all)
+			for w := range all {
+				all[w][i] = alone[w][i]
+			}
+		}
+		if reason := knownDifference(s, all[len(all)-1][i]); reason != "" {
+			c.known++
+			continue
+		}
+		c.differences++
+		text := s + "\n"
+		for w, way := range c.ways {
+			text += fmt.Sprintf("    %s:\n\t%s\n", way.name, strings.ReplaceAll(all[w][i], "\n", "\n\t"))
+		}
+		c.t.Error(text)
+	}
+}
+
+func (c *comparison) all(statements map[int]string, args bool) []map[int]string {
+	var all []map[int]string
+	for _, w := range c.ways {
+		all = append(all, c.results(w, statements, args))
+	}
+	return all
+}
+
+// equal reports whether all ways agree on statement i. The texts of errors may differ.
+func equal(all []map[int]string, i int) bool {
+	for _, m := range all[1:] {
+		a, b := all[0][i], m[i]
+		if a != b && !(strings.HasPrefix(a, "refused") && strings.HasPrefix(b, "refused")) {
+			return false
+		}
+	}
+	return true
+}
+
+// differences are the known ones, see docs/language.md: a regular expression for the statement, and one for what
+// bpftrace prints.
+var differences = []struct{ statement, bpftrace, why string }{
+	{``, `^failed: signal: aborted`, "an assertion of bpftrace fails"},
+	{`\$[1-9#]`, `^refused.*(fold literals|will underflow|will overflow)`, "parameters are known when the object is loaded"},
+	{`sizeof.*str\(\$`, ``, "parameters are known when the object is loaded"},
+	{``, `^refused: : @\w+ used as a map with(out)? an explicit key`, "a bug in bpftrace: a map that was read before"},
+}
+
+func knownDifference(statement, bpftrace string) string {
+	for _, d := range differences {
+		if regexp.MustCompile(d.statement).MatchString(statement) && regexp.MustCompile(d.bpftrace).MatchString(bpftrace) {
+			return d.why
+		}
+	}
+	return ""
+}
