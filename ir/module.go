@@ -405,7 +405,7 @@ func (m *Module) HostValue(what manifest.HostValue, text, from string, pos Pos, 
 // Param is a load-time parameter.
 type Param struct {
 	Name    string // "$1", "$#", or getopt's name
-	Type    string // "int", "string", "bool"
+	Type    string // "int", "string", "bool", "ipv4", "sign" (1 for a negative number)
 	Default string
 	Help    string
 	Pos     Pos

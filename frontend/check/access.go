@@ -322,7 +322,7 @@ func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
 		e.Type = types.MakeString(t.Len + 1)
 	case t.Kind == types.Array && t.Chars != types.NoChars && t.Len > 0:
 		e.Type = types.MakeString(t.Len)
-		e.Type.Raw = t.Chars == types.KernelBytes
+		e.Type.Raw, e.Type.Full = t.Chars == types.KernelBytes, true
 	case t.Kind == types.Float, t.Kind == types.Func, t.Kind == types.Int && t.Size > 8:
 		b.unsupported(x, "values of type %s", t)
 		e.Type, e.Location = types.TInvalid, nil

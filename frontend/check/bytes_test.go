@@ -42,6 +42,44 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// TestSignsOfLateValues checks that values of parameters take the sign of their peer, as literals do, and which comparisons
+// depend on their sign.
+func TestSignsOfLateValues(t *testing.T) {
+	for expr, want := range map[string]string{
+		"arg0 + $1": "uint64", "$1 * arg0": "uint64", "arg0 << $1": "uint64", "arg0 + ($1 - 1)": "uint64", "arg0 - $1": "int64", "$1 + $2": "int64",
+		"$1 + 1": "int64", "(int8)arg0 + $1": "int64", "(uint8)arg0 + $1": "uint64", "-5 + $1": "int64",
+	} {
+		if e := exprOf(t, mustCheck(t, "kprobe:f { print("+expr+"); }")); e.Type.String() != want {
+			t.Errorf("%s: type %s, want %s", expr, e.Type, want)
+		}
+	}
+	for expr, want := range map[string]bool{
+		"arg0 > $1": true, "$1 <= arg0": true, "arg0 > -$1": true, "arg0 > $1 - 5": true,
+		"$1 > $2": false, "$1 > 5": false, "(int64)arg0 > $1": false, "(uint32)arg0 > $1": false, "arg0 > $#": false,
+	} {
+		info := mustCheck(t, "kprobe:f { print("+expr+"); }")
+		if e := exprOf(t, info); e.LateSign != want {
+			t.Errorf("%s: depends on the sign: %v, want %v", expr, e.LateSign, want)
+		}
+		if bare := expr == "arg0 > $1" || expr == "$1 <= arg0"; bare != (info.Params != nil && info.Params[0].Sign) {
+			t.Errorf("%s: needs the sign of the parameter: %v", expr, !bare)
+		}
+	}
+}
+
+// TestFullStrings checks which strings may lack a NUL: those of char arrays, and what they are joined to if it is not longer.
+func TestFullStrings(t *testing.T) {
+	const head = "$c = ((struct task_struct *)arg0)->comm; "
+	for script, want := range map[string]bool{
+		"print($c)": true, "@x = $c; $d = @x; print($d)": true, `print(pid ? $c : "a")`: true, `print(pid ? "a" : $c)`: true,
+		`print("a")`: false, "print(str(arg0))": false, `print(pid ? $c : "a string that is longer than comm")`: false,
+	} {
+		if e := exprOf(t, mustCheck(t, "kprobe:f { "+head+script+"; }")); e.Type.Full != want {
+			t.Errorf("%s: full %v, want %v", script, e.Type.Full, want)
+		}
+	}
+}
+
 // TestArgumentSigns checks the types of argN: those of usdt probes are signed, because their notes have signs.
 func TestArgumentSigns(t *testing.T) {
 	for probe, want := range map[string]string{"usdt:/bin/sh:p": "int64", "uprobe:/bin/sh:f": "uint64", "kprobe:f": "uint64"} {

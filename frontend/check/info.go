@@ -251,6 +251,9 @@ type Expr struct {
 	// Late: the value is computed from literals and from values that are known at load time (parameters, sizes and
 	// offsets of kernel types). It is what folding gives when these are literals: /, % and >> are signed.
 	Late bool
+	// LateSign, of a comparison: one side is Late, the other one is an unsigned 64-bit number. They are compared as signed
+	// numbers if the first is negative.
+	LateSign bool
 	// Width is the size in bytes in which - or ~ of an unsigned number is computed; 0 for 64 bits.
 	Width int
 	// Known are the fields of typeinfo() or config.
@@ -392,6 +395,7 @@ type Param struct {
 	N        int // number, from 1
 	Int, Str bool
 	IPv4     bool // read as the bytes of an IPv4 address
+	Sign     bool // the program asks whether it is negative
 	At       diag.Span
 }
 

@@ -117,7 +117,7 @@ func (c *checker) keyedUse(m *mapState, at ast.Node, key *types.Type) bool {
 
 // grow replaces a type by a promoted one.
 func (c *checker) grow(have **types.Type, now *types.Type) {
-	if *have == nil || !types.Equal(*have, now) || !types.SameSpaces(*have, now) || (*have).Flexible && !now.Flexible {
+	if *have == nil || !types.Equal(*have, now) || !types.SameSpaces(*have, now) || (*have).Flexible && !now.Flexible || (*have).Full != now.Full {
 		*have, c.changed = now, true
 	}
 }
@@ -343,7 +343,7 @@ func (c *checker) aggregate(m *mapState, at ast.Node, t *types.Type) bool {
 	}
 	if m.agg == nil {
 		m.agg, m.valueAt, c.changed = t, at.Span(), true
-	} else if t.Signed != m.agg.Signed && t.Signed != (t.Kind == types.Stats) { // stats() of both signs is unsigned
+	} else if t.Signed && !m.agg.Signed {
 		m.agg, c.changed = t, true
 	}
 	return true

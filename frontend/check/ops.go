@@ -301,7 +301,7 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 	equality := x.Op == ast.Eq || x.Op == ast.Ne
 	switch {
 	case left.IsInteger() && right.IsInteger():
-		e.Operands = b.commonInt(x, left, right)
+		e.Operands = b.commonInt(x, e, left, right)
 	case left.Kind == types.Pointer || right.Kind == types.Pointer:
 		b.comparePointers(x, e, left, right)
 	case !equality:
@@ -323,10 +323,21 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 }
 
 // commonInt returns the type in which two integers are compared: signed if one side is, unless that side is a literal.
-// A parameter, whose sign is known only at load time, counts as signed without a warning.
-func (b *body) commonInt(x *ast.Binary, left, right *types.Type) *types.Type {
+// An unsigned 64-bit number and a value of parameters are compared as signed numbers if that value is negative, which is
+// known when the object is loaded.
+func (b *body) commonInt(x *ast.Binary, e *Expr, left, right *types.Type) *types.Type {
 	p, _ := types.Promote(number(left), number(right))
-	if p.Lossy && !isParam(x.X) && !isParam(x.Y) {
+	l, r := b.out.Expr(x.X), b.out.Expr(x.Y)
+	switch {
+	case !p.Lossy:
+	case l.Late != r.Late:
+		e.LateSign = true
+		for _, side := range []ast.Expr{x.X, x.Y} {
+			if in := b.out.Expr(side); in.Param != nil {
+				in.Param.Sign = true
+			}
+		}
+	case !isParam(x.X) && !isParam(x.Y):
 		unsigned := left
 		if number(left).Signed {
 			unsigned = right
@@ -440,10 +451,11 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 	}
 	l, r := number(left), number(right)
 	ls, rs := l.Signed, r.Signed
+	lf, rf := l.Flexible || b.isLateValue(x), r.Flexible || b.isLateValue(y)
 	switch {
-	case l.Flexible && !r.Flexible:
+	case lf && !rf:
 		ls = rs
-	case r.Flexible && !l.Flexible:
+	case rf && !lf:
 		rs = ls
 	}
 	signed := ls || rs
@@ -457,6 +469,13 @@ func (b *body) arithmetic(at ast.Node, op ast.BinaryOp, x, y ast.Expr, left, rig
 		}
 	}
 	return types.MakeInt(8, signed).WithSpace(left.Space.Join(right.Space))
+}
+
+// isLateValue reports whether x is computed from parameters, at load time. Like a literal that is not negative, it takes
+// the sign of its peer.
+func (b *body) isLateValue(x ast.Expr) bool {
+	e := b.out.Expr(x)
+	return e != nil && e.Late
 }
 
 func (b *body) bothConst(x, y ast.Expr) bool {

@@ -378,7 +378,11 @@ func (f *fn) compare(x *ast.Binary) *ir.Value {
 			conds = signedConds
 		}
 		l := f.num(x.X)
-		return f.ICmp(conds[x.Op], l, f.num(x.Y))
+		r := f.num(x.Y)
+		if f.body.Expr(x).LateSign && x.Op != ast.Eq && x.Op != ast.Ne {
+			return f.compareByLate(x, l, r)
+		}
+		return f.ICmp(conds[x.Op], l, r)
 	}
 	var eq *ir.Value
 	if t.Kind == types.String {
@@ -392,6 +396,28 @@ func (f *fn) compare(x *ast.Binary) *ir.Value {
 		return f.ICmp(ir.EQ, f.BoolInt(eq), ir.Const(0))
 	}
 	return eq
+}
+
+// compareByLate compares an unsigned number with a value of parameters (check.Expr.LateSign). The kernel's verifier knows
+// that value, so that one of the two comparisons is dead code.
+func (f *fn) compareByLate(x *ast.Binary, l, r *ir.Value) *ir.Value {
+	late, v := ast.Unparen(x.X), l
+	if !f.body.Expr(late).Late {
+		late, v = ast.Unparen(x.Y), r
+	}
+	negative := f.ICmp(ir.SLT, v, ir.Const(0))
+	if p, ok := late.(*ast.Positional); ok { // may be above 2^63
+		negative = f.ICmp(ir.NE, f.Global(ir.U64, signParam(p.N), 0), ir.Const(0))
+	}
+	signed, unsigned, rest := f.f.NewBlock(), f.f.NewBlock(), f.f.NewBlock()
+	f.branch(negative, signed, unsigned)
+	f.start(signed, true)
+	f.jump(rest, f.BoolInt(f.ICmp(signedConds[x.Op], l, r)))
+	f.start(unsigned, true)
+	f.jump(rest, f.BoolInt(f.ICmp(unsignedConds[x.Op], l, r)))
+	result := rest.AddParam(ir.TI64)
+	f.start(rest, true)
+	return f.ICmp(ir.NE, result, ir.Const(0))
 }
 
 // stringsEqual compares two strings, at most n bytes when n is not 0.

@@ -26,6 +26,9 @@ func (b *builder) params() {
 		if p.Int {
 			add(intParam(p.N), 8, p.At, ir.Param{Name: name, Type: "int"})
 		}
+		if p.Sign {
+			add(signParam(p.N), 8, p.At, ir.Param{Name: name, Type: "sign"})
+		}
 		if p.Str {
 			add(strParam(p.N), b.info.Config.MaxStrlen, p.At, ir.Param{Name: name, Type: "string"})
 		}
@@ -48,6 +51,7 @@ func (b *builder) params() {
 const paramCount = "param_count"
 
 func intParam(n int) string  { return fmt.Sprintf("param_%d", n) }
+func signParam(n int) string { return fmt.Sprintf("param_%d_sign", n) }
 func addrParam(n int) string { return fmt.Sprintf("param_%d_ipv4", n) }
 func strParam(n int) string  { return fmt.Sprintf("param_%d_str", n) }
 

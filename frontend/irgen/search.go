@@ -13,7 +13,7 @@ import (
 )
 
 // text returns the address of a string, or of the memory that a pointer points to, and its maximum size in bytes with
-// the NUL. It is copied if one of the expressions in later may change it.
+// the NUL; one byte more than it has if it may lack the NUL. It is copied if one of the expressions in later may change it.
 func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) {
 	t := f.body.Type(x)
 	switch {
@@ -24,7 +24,11 @@ func (f *fn) text(x ast.Expr, later ...ast.Expr) (at *ir.Value, capacity int64) 
 	default:
 		at = f.addr(x)
 	}
-	return f.Cast(ir.TKAddr, at), int64(t.Size)
+	capacity = int64(t.Size)
+	if t.Full { // the kernel copies capacity-1 bytes and a NUL
+		capacity++
+	}
+	return f.Cast(ir.TKAddr, at), capacity
 }
 
 // strlen returns the length without the NUL.

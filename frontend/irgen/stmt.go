@@ -280,8 +280,13 @@ func (f *fn) aggregate(m *check.Map, keys []ast.Expr, right ast.Expr) {
 // signed one of its size if the map has signed values, but not by stats().
 func (f *fn) summand(m *check.Map, x ast.Expr) *ir.Value {
 	v := f.num(x)
-	if t := f.body.Type(x); m.Value.Signed && m.Shape != "stats" && !t.Signed && t.Size < 8 {
-		return f.Extend(ir.MemKindOf(t.Size, true), v)
+	e := f.body.Expr(x)
+	t, size := e.Type, e.Type.Size
+	if e.Width > 0 {
+		size = e.Width
+	}
+	if m.Value.Signed && m.Shape != "stats" && !t.Signed && size < 8 {
+		return f.Extend(ir.MemKindOf(size, true), v)
 	}
 	return v
 }

@@ -89,9 +89,10 @@ func promote(a, b *Type) (p Promotion, ok bool) {
 	switch a.Kind {
 	case String, Buffer:
 		t := larger(a, b)
-		if !t.Raw && (a.Raw || b.Raw) {
-			raw := *t
-			raw.Raw, t = true, &raw
+		raw, full := a.Raw || b.Raw, a.Full && a.Size == t.Size || b.Full && b.Size == t.Size
+		if t.Raw != raw || t.Full != full {
+			both := *t
+			both.Raw, both.Full, t = raw, full, &both
 		}
 		return Promotion{Type: t}, true
 	case Tuple:

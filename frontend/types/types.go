@@ -96,6 +96,7 @@ type Type struct {
 	Len      int       // Array: elements; 0 for one of unknown length
 	Chars    CharArray // Array: whether it is read as a string
 	Raw      bool      // String: the bytes after a NUL are kept, see KernelBytes
+	Full     bool      // String: a char array, which may fill it without a NUL
 	Space    Space     // see HasSpace
 	Fields   []Field
 	Comp     *Composite

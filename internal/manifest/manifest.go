@@ -297,7 +297,7 @@ type Event struct {
 // Param is a load-time parameter ($1, $#, getopt). Global names its symbol in .rodata.params.
 type Param struct {
 	Name    string `json:"name"`
-	Type    string `json:"type"` // int, string, bool, ipv4 (4 bytes in network order)
+	Type    string `json:"type"` // int, string, bool, ipv4 (4 bytes in network order), sign (1 for a negative number)
 	Global  string `json:"global"`
 	Size    int    `json:"size"` // bytes: 8, or the capacity of a string
 	Default string `json:"default,omitempty"`

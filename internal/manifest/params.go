@@ -163,6 +163,11 @@ func paramBytes(p *Param, text string) ([]byte, error) {
 			return nil, fmt.Errorf("parameter %s: %q is not a number", p.Name, text)
 		}
 		return Number(v, p.Size), nil
+	case "sign": // 1 for a negative number
+		if strings.HasPrefix(text, "-") {
+			return Number(1, p.Size), nil
+		}
+		return Number(0, p.Size), nil
 	case "ipv4":
 		addr, ok := parseIPv4(text)
 		if !ok {

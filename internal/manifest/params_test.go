@@ -153,6 +153,7 @@ func TestParameterBytes(t *testing.T) {
 		{"int", "$1", "258", "\x02\x01\x00\x00", ""},
 		{"int", "$1", "x", "", `parameter $1: "x" is not a number`},
 		{"int", "n", "x", "", "program command line option --n invalid integer (value: x)"},
+		{"sign", "$1", "-7", "\x01\x00\x00\x00", ""}, {"sign", "$1", "18446744073709551615", "\x00\x00\x00\x00", ""}, {"sign", "$1", "", "\x00\x00\x00\x00", ""},
 		{"ipv4", "$1", "1.2.3.255", "\x01\x02\x03\xff", ""},
 		{"ipv4", "$1", "1.2.3", "", `"1.2.3" is not an IPv4 address`},
 		{"ipv4", "$1", "1.2.3.4.5", "", "is not an IPv4 address"},

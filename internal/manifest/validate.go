@@ -181,7 +181,7 @@ var (
 	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
 	eventKinds = set("printf print print_map clear zero exit time join cat system error helper_error proc unwatch skboutput errorf warnf")
 	seriesAggs = set("avg max min sum")
-	paramTypes = set("int string bool ipv4")
+	paramTypes = set("int string bool ipv4 sign")
 	lossKinds  = set("events map scratch stack unused")
 )
 
