@@ -178,7 +178,7 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	c := cdef.Predefined(t)
 	c.Dirs, c.Include = in.Dirs, in.Include
 	script = expand.Script(script, diags, expand.Options{
-		Builtin: check.IsBuiltin, IsValue: expand.Values(check.IsValue), C: c, Values: in.fixed.values, Named: in.fixed.named,
+		Builtin: check.IsBuiltin, IsValue: expand.Values(check.IsValue), C: c, Values: in.fixed.values, Named: in.fixed.named, Count: in.fixed.count,
 		Confined: in.Confined,
 	})
 	info := check.Check(script, t, in.Files, diags)

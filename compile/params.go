@@ -5,6 +5,7 @@ package compile
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	backendmanifest "btc/backend/manifest"
 	"btc/frontend/check"
@@ -16,6 +17,7 @@ import (
 type fixed struct {
 	values map[int]string
 	named  map[string]string
+	count  string // "" if the loader knows the number of parameters
 }
 
 func (in Input) newFixed() *fixed {
@@ -24,6 +26,7 @@ func (in Input) newFixed() *fixed {
 		for i, v := range in.Params {
 			f.values[i+1] = v
 		}
+		f.count = strconv.Itoa(len(in.Params))
 	}
 	return f
 }

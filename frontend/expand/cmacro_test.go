@@ -77,6 +77,13 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s\n%v", tt.body, got, tt.want, l.Err())
 		}
 	}
+	for count, want := range map[string]string{"": "{ print($#); }", "0": "{ print(0); }", "5": "{ print(5); }"} {
+		opt := opt
+		opt.Count = count
+		if got, l := expandBody("", "print($#);", opt); got != want || l.HasErrors() {
+			t.Errorf("count %q: %s, want %s\n%v", count, got, want, l.Err())
+		}
+	}
 	l := new(diag.List)
 	s := Script(parse.Script(diag.NewSource("x.bt", "interval:s:$1, kprobe:f$1 { } uprobe:$3:$6 { }"), l, isBuiltinValue), l, opt)
 	if got := result(s, l); !strings.Contains(got, "interval:s:5") || !strings.Contains(got, "kprobe:f5") || !strings.Contains(got, "uprobe:$3:$6") {

@@ -37,6 +37,8 @@ type Options struct {
 	// become literals.
 	Values map[int]string
 	Named  map[string]string
+	// Count is the value of $#; "" if it is not known at compile time.
+	Count string
 	// Confined keeps imports and headers to the directories of C.Dirs.
 	Confined bool
 	// C preprocesses the C text of the script. It reads files from disk unless the options say otherwise.
@@ -53,6 +55,7 @@ func Script(s *ast.Script, l *diag.List, opt Options) *ast.Script {
 		script:  s,
 		values:  opt.Values,
 		named:   opt.Named,
+		count:   opt.Count,
 		macros:  map[string][]*macro{},
 		funcs:   map[string]bool{},
 		made:    map[*macro]int{},
@@ -109,6 +112,7 @@ type expander struct {
 	script   *ast.Script
 	isValue  func(name string) bool
 	values   map[int]string
+	count    string
 	named    map[string]string
 	macros   map[string][]*macro     // the script's own
 	allow    func(path string) error // check whether the script may read a file

@@ -113,6 +113,9 @@ func (c *copier) atom(x ast.Expr, at ast.Extent) ast.Expr {
 		}
 		return &ast.Positional{Extent: at, N: x.N}
 	case *ast.ParamCount:
+		if c.count != "" {
+			return value(c.count, at)
+		}
 		return &ast.ParamCount{Extent: at}
 	case *ast.IntLit:
 		return &ast.IntLit{Extent: at, Text: x.Text, Value: x.Value, Suffix: x.Suffix}

@@ -86,11 +86,25 @@ func MakeTuple(elems ...*Type) *Type {
 // MakeRecord returns a record of the fields.
 func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
 
-// aggregate lays out fields at natural alignment, for sizeof.
+// tupleAlign returns the alignment of a value in a tuple or record, for sizeof. It is the natural one, but as in bpftrace
+// 0.27.1 it is 8 for a struct or union, and the size for what has one or two bytes, also in an array.
+func (t *Type) tupleAlign() int {
+	switch {
+	case t.Kind == Struct:
+		return 8
+	case t.Kind == Array && t.Size > 0 && t.Size <= 2:
+		return t.Size
+	case t.Kind == Array:
+		return t.Elem.tupleAlign()
+	}
+	return t.Align()
+}
+
+// aggregate lays out fields by their alignment, for sizeof.
 func aggregate(k Kind, fields []Field) *Type {
 	t := &Type{Kind: k, Fields: fields, align: 1}
 	for _, f := range fields {
-		a := f.Type.Align()
+		a := f.Type.tupleAlign()
 		t.align = max(t.align, a)
 		t.Size = roundUp(t.Size, a) + f.Type.Sizeof()
 		t.parts += f.Type.Parts()

@@ -105,6 +105,8 @@ func TestStore(t *testing.T) {
 		{MakeTuple(MakeString(3), TInt8), 16, 8, "[0 8]", 4},
 		{MakeTuple(TInt8, TInt64, TInt8, TInt64), 32, 8, "[0 8 16 24]", 32},
 		{MakeTuple(TInt8, MakeTuple(MakeString(5), TInt8)), 24, 8, "[0 8]", 7},
+		{MakeTuple(TInt8, pair), 16, 8, "[0 8]", 16}, {MakeTuple(TInt8, MakeArray(TUint8, 2)), 16, 8, "[0 8]", 4},
+		{MakeTuple(TInt8, MakeArray(TUint8, 3)), 16, 8, "[0 8]", 4}, {MakeTuple(TInt8, MakeArray(MakeArray(TUint8, 2), 2)), 16, 8, "[0 8]", 6},
 		{MakeTuple(), 8, 8, "[]", 0},
 		{MakeArray(TInt32, 3), 12, 4, "[]", 12}, {pair, 8, 4, "[]", 8},
 		{MakeStack(false, "bpftrace", 127), 8, 8, "[]", 1024}, {MakeStack(true, "bpftrace", 127), 16, 8, "[]", 1032},
