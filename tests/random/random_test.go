@@ -266,7 +266,8 @@ func (c *comparison) compare(list []string, args bool) {
 			c.known++
 			continue
 		}
-		if reason := knownDifference(s, all[ours][i], all[theirs][i]); reason != "" {
+		signs := strings.Contains(s, "$") && all[ours][i] == all[theirs][i] && unsigned(all[0][i]) == unsigned(all[ours][i])
+		if signs || knownDifference(s, all[ours][i], all[theirs][i]) != "" {
 			c.known++
 			continue
 		}
@@ -310,8 +311,21 @@ var differences = []struct {
 	{`sizeof`, `^refused.*(Unable to resolve comptime|expanded from)`, false, "functions of bpftrace's library in sizeof"},
 	{`\$[1-9#]`, `^refused.*(fold literals|will underflow|will overflow)`, true, "parameters are known when the object is loaded"},
 	{`sizeof.*\$[1-9#]`, "", true, "sizes of parameters"},
-	{`\$5`, "", true, "a parameter above 2^63 is a signed number"},
 	{`\$[1-9] <<`, "", true, "the sign of a parameter's value"},
+}
+
+var negative = regexp.MustCompile(`-\d+`)
+
+// unsigned returns a text with negative numbers as unsigned 64-bit ones: the sign of a value that is computed from a
+// parameter is fixed when a script is compiled.
+func unsigned(text string) string {
+	return negative.ReplaceAllStringFunc(text, func(s string) string {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return s
+		}
+		return strconv.FormatUint(uint64(n), 10)
+	})
 }
 
 func knownDifference(statement, run, bpftrace string) string {
