@@ -311,6 +311,7 @@ var differences = []struct {
 	{`sizeof`, `^refused.*(Unable to resolve comptime|expanded from)`, false, "functions of bpftrace's library in sizeof"},
 	{`\$[1-9#]`, `^refused.*(fold literals|will underflow|will overflow)`, true, "parameters are known when the object is loaded"},
 	{`sizeof.*\$[1-9#]`, "", true, "sizes of parameters"},
+	{`\$5`, "", true, "a parameter of 2^63 or more is a negative number"},
 	{`\$[1-9] <<`, "", true, "the sign of a parameter's value"},
 }
 
