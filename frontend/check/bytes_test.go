@@ -2,7 +2,10 @@
 
 package check
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestBytes checks which arrays of one-byte integers are strings, and of which strings the bytes after a NUL are kept. In
 // bpftrace, those of char are strings in all types of the kernel and of programs; of others, all in kernel structs and
@@ -55,13 +58,13 @@ func TestSignsOfLateValues(t *testing.T) {
 	}
 	for expr, want := range map[string]bool{
 		"arg0 > $1": true, "$1 <= arg0": true, "arg0 > -$1": true, "arg0 > $1 - 5": true,
-		"$1 > $2": false, "$1 > 5": false, "(int64)arg0 > $1": false, "(uint32)arg0 > $1": false, "arg0 > $#": false,
+		"$1 > $2": false, "$1 > 5": false, "(int64)arg0 > $1": false, "(uint32)arg0 > $1": true, "arg0 > $#": false, "arg0 == $1": false,
 	} {
 		info := mustCheck(t, "kprobe:f { print("+expr+"); }")
 		if e := exprOf(t, info); e.LateSign != want {
 			t.Errorf("%s: depends on the sign: %v, want %v", expr, e.LateSign, want)
 		}
-		if bare := expr == "arg0 > $1" || expr == "$1 <= arg0"; bare != (info.Params != nil && info.Params[0].Sign) {
+		if bare := slices.Contains([]string{"arg0 > $1", "$1 <= arg0", "(uint32)arg0 > $1"}, expr); bare != (info.Params != nil && info.Params[0].Sign) {
 			t.Errorf("%s: needs the sign of the parameter: %v", expr, !bare)
 		}
 	}

@@ -251,7 +251,7 @@ type Expr struct {
 	// Late: the value is computed from literals and from values that are known at load time (parameters, sizes and
 	// offsets of kernel types). It is what folding gives when these are literals: /, % and >> are signed.
 	Late bool
-	// LateSign, of a comparison: one side is Late, the other one is an unsigned 64-bit number. They are compared as signed
+	// LateSign, of a comparison: one side is Late, the other one is an unsigned number. They are compared as signed
 	// numbers if the first is negative.
 	LateSign bool
 	// Width is the size in bytes in which - or ~ of an unsigned number is computed; 0 for 64 bits.

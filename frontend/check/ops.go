@@ -323,20 +323,22 @@ func (b *body) compare(x *ast.Binary, e *Expr, left, right *types.Type) {
 }
 
 // commonInt returns the type in which two integers are compared: signed if one side is, unless that side is a literal.
-// An unsigned 64-bit number and a value of parameters are compared as signed numbers if that value is negative, which is
+// An unsigned number and a value of parameters are compared as signed numbers if that value is negative, which is
 // known when the object is loaded.
 func (b *body) commonInt(x *ast.Binary, e *Expr, left, right *types.Type) *types.Type {
 	p, _ := types.Promote(number(left), number(right))
 	l, r := b.out.Expr(x.X), b.out.Expr(x.Y)
+	ordered := x.Op != ast.Eq && x.Op != ast.Ne // equal numbers have equal bits
 	switch {
-	case !p.Lossy:
-	case l.Late != r.Late:
+	case ordered && (l.Late && !left.Flexible && !r.Late && unsigned(right) || r.Late && !right.Flexible && !l.Late && unsigned(left)):
 		e.LateSign = true
-		for _, side := range []ast.Expr{x.X, x.Y} {
-			if in := b.out.Expr(side); in.Param != nil {
-				in.Param.Sign = true
+		for _, side := range []*Expr{l, r} {
+			if side.Param != nil {
+				side.Param.Sign = true
 			}
 		}
+		return types.TUint64
+	case !p.Lossy || l.Late != r.Late:
 	case !isParam(x.X) && !isParam(x.Y):
 		unsigned := left
 		if number(left).Signed {
@@ -346,6 +348,8 @@ func (b *body) commonInt(x *ast.Binary, e *Expr, left, right *types.Type) *types
 	}
 	return p.Type.Fixed()
 }
+
+func unsigned(t *types.Type) bool { return !number(t).Signed && !t.Flexible }
 
 func isParam(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {

@@ -379,7 +379,7 @@ func (f *fn) compare(x *ast.Binary) *ir.Value {
 		}
 		l := f.num(x.X)
 		r := f.num(x.Y)
-		if f.body.Expr(x).LateSign && x.Op != ast.Eq && x.Op != ast.Ne {
+		if f.body.Expr(x).LateSign {
 			return f.compareByLate(x, l, r)
 		}
 		return f.ICmp(conds[x.Op], l, r)
