@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,4 +83,36 @@ func residentAttached(t *testing.T, args ...string) int {
 		t.Fatal(err)
 	}
 	return kib
+}
+
+// TestStartLimits checks that small limits of memory and threads, with which Go programs do not start, are one line each
+// and not the stacks of the runtime's threads, and that programs start with what docs/security.md says they need.
+func TestStartLimits(t *testing.T) {
+	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+		t.Skip("skipped: the entry point that reads the limits is for linux/amd64")
+	}
+	_, err := exec.LookPath("setpriv")
+	if _, err2 := exec.LookPath("prlimit"); err != nil || err2 != nil || os.Geteuid() != 0 {
+		t.Skip("skipped: not root, or no setpriv and prlimit")
+	}
+	for _, c := range []struct{ limit, want string }{
+		{"--as=100000000", "the address space is limited to less than 1.5 GiB (ulimit -v)"},
+		{"--as=650000000", "the address space is limited to less than 1.5 GiB (ulimit -v)"},
+		{"--as=1200000000", "the address space is limited to less than 1.5 GiB (ulimit -v)"},
+		{"--as=1610612736", ""},
+		{"--data=100000000", "the memory for data is limited to less than 256 MiB (ulimit -d)"},
+		{"--data=268435456", ""},
+		{"--nproc=2", "processes and threads of this user are limited to less than 16 (ulimit -u)"},
+		{"--nproc=16", ""}, {"--nofile=16", ""}, {"--memlock=0", ""}, {"--fsize=0", ""}, {"--stack=131072", ""}, {"--cpu=10", ""},
+	} {
+		for _, program := range [][]string{{programs + "/btrun", "--version"}, {programs + "/btc", "version"}} {
+			// The user of the limit of processes has no other process.
+			out, err := exec.Command("setpriv", append([]string{"--reuid", "1879048001", "--regid", "1879048001", "--clear-groups",
+				"prlimit", c.limit}, program...)...).CombinedOutput()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(string(out), c.want)) ||
+				strings.Count(string(out), "\n") > 3 || strings.Contains(string(out), "goroutine") {
+				t.Errorf("%s %s: %v\n%.300s", c.limit, program, err, out)
+			}
+		}
+	}
 }

@@ -24,6 +24,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	_ "btc/internal/quit" // has the entry point of tools/ldflags, with which tests build this program
 )
 
 // A kind is one kind of activity. setup parses the flags and prepares; the function that it returns
