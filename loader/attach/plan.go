@@ -418,11 +418,8 @@ func attachOnce(p *resolve.Plan, progs Programs, opts Options) (l io.Closer, ref
 	return attachMulti(p, progs.Of, opts)
 }
 
-// explain adds the missing capabilities to a refusal for lack of privileges.
+// explain adds the missing capabilities to a refusal for lack of privileges, and other causes on the host.
 func explain(kind string, err error) error {
-	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
-		return err
-	}
 	needs := []string{"CAP_BPF", "CAP_PERFMON"}
 	switch kind {
 	case probe.Uprobe, probe.Uretprobe, probe.USDT:
@@ -432,7 +429,10 @@ func explain(kind string, err error) error {
 	case probe.Watchpoint:
 		needs = append(needs, "CAP_SYS_ADMIN") // addresses of the kernel: hw_breakpoint_parse
 	}
-	return fmt.Errorf("%w (%s)", err, host.WhyNot(needs...))
+	if hint := host.Hint(err, needs...); hint != "" {
+		err = fmt.Errorf("%w (%s)", err, hint)
+	}
+	return err
 }
 
 // outOfRoom reports whether an error would occur for all further attach sites, too.

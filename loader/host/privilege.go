@@ -68,6 +68,9 @@ func CheckPrivileges() error {
 		}
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
+		if HasSeccomp() {
+			return &ErrNoBPF{"bpf(2) is not implemented: " + mayFilter}
+		}
 		return &ErrNoBPF{"this kernel has no BPF (CONFIG_BPF_SYSCALL)"}
 	}
 	return nil
@@ -122,9 +125,25 @@ func WhyNot(names ...string) string {
 		return "kernel lockdown (integrity) forbids some kinds of programs, such as those that write user memory or override functions"
 	}
 	if HasSeccomp() {
-		return "a seccomp filter, such as the default one of containers, may forbid it: permit bpf and perf_event_open"
+		return mayFilter
 	}
 	return "the kernel's security policy (capabilities, lockdown, LSM, container seccomp) forbids it"
+}
+
+const mayFilter = "a seccomp filter, such as the default one of containers, may forbid it: permit bpf and perf_event_open"
+
+// Hint describes the probable cause of an error of a system call for BPF or perf events, "" if it is not about the host;
+// names are the capabilities that the call needs.
+func Hint(err error, names ...string) string {
+	switch {
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
+		return WhyNot(names...)
+	case errors.Is(err, unix.ENOSYS) && HasSeccomp():
+		return mayFilter
+	case errors.Is(err, unix.ENOMEM):
+		return "the memory limit of its cgroup (memory.max, MemoryMax= of a unit) counts maps and programs, too"
+	}
+	return ""
 }
 
 // HasSeccomp reports whether a filter of system calls is in force, which processes inherit.

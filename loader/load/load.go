@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -176,18 +177,27 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 // mapError reports the map of the script that could not be created. limit is why the limit of locked memory could not
 // be raised.
 func mapError(o *object.Object, err, limit error) error {
+	hint := host.Hint(err)
 	if errors.Is(err, os.ErrPermission) {
+		// The text of the library is about the limit of locked memory.
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			err = errno
+		}
 		if limit != nil && !host.HasSeccomp() {
 			return fmt.Errorf("the kernel refused to create a map: %w (kernels before 5.11 count maps as locked memory, and raising its limit failed: %v)",
 				err, limit)
 		}
-		return fmt.Errorf("the kernel refused to create a map: %w (%s)", err, host.WhyNot())
+		return fmt.Errorf("the kernel refused to create a map: %w (%s)", err, hint)
 	}
 	if outOfFiles(err) {
 		return fmt.Errorf("the maps of %s exceed the limit of open files: %w (%s)", o.Manifest.Script.File, err,
 			raiseFiles)
 	}
-	return fmt.Errorf("the kernel refused to create the maps of %s: %w", o.Manifest.Script.File, err)
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	return fmt.Errorf("the kernel refused to create the maps of %s: %w%s", o.Manifest.Script.File, err, hint)
 }
 
 // raiseFiles is the remedy for the limit of open files: each map, program and link is an open file.

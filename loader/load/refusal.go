@@ -104,7 +104,7 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	case errors.Is(err, btf.ErrNotFound), errors.Is(err, btf.ErrNotSupported):
 		return fmt.Sprintf("cannot adapt %s to this kernel: %v", mp.Attach.Text, err), ""
 	}
-	return fmt.Sprintf("the kernel refused %s: %v", mp.Attach.Text, err), ""
+	return fmt.Sprintf("the kernel refused %s: %v", mp.Attach.Text, err), host.Hint(err)
 }
 
 func kernelHasNoTypes() bool {

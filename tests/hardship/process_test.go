@@ -415,6 +415,8 @@ func TestSeccomp(t *testing.T) {
 					r.oneMessage()
 					if s := strings.ToLower(r.err.String()); !strings.Contains(s, "operation not permitted") && !strings.Contains(s, "not implemented") && !strings.Contains(s, "refuse") && !strings.Contains(s, "cap_") && !strings.Contains(s, "has no bpf") && !strings.Contains(s, "not support") {
 						t.Errorf("message without the reason: %s", &r.err)
+					} else if strings.Contains(s, "memlock") || (c.nr == unix.SYS_BPF && c.first != 2 || c.nr == unix.SYS_PERF_EVENT_OPEN) && c.fatal && !strings.Contains(s, "seccomp") {
+						t.Errorf("message that does not name the filter: %s", &r.err)
 					}
 				}
 			})
