@@ -45,7 +45,7 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 	}
 	if f.ProcessBytes != 0 {
 		p.leave(asm.JGE, asm.R0, int32(f.ProcessBytes))
-		p.add(asm.LoadMapValue(asm.R1, f.Processes, 0))
+		p.addMap(asm.R1, f.Processes, 0)
 		p.emit(aluReg(asm.Add, asm.R1, asm.R0), load(asm.R0, asm.R1, 0, asm.Byte))
 		p.leave(asm.JEq, asm.R0, 0)
 	}

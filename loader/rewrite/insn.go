@@ -39,11 +39,15 @@ func jump(op asm.JumpOp, dst asm.Register, imm int32, off int16) insn {
 func callHelper(f asm.BuiltinFunc) insn { return jump(asm.Call, 0, int32(f), 0) }
 func exit() insn                        { return jump(asm.Exit, 0, 0, 0) }
 
-func (w insn) instruction() asm.Instruction {
-	return asm.Instruction{
-		OpCode: asm.OpCode(w & 0xff), Dst: asm.Register(w >> 8 & 15), Src: asm.Register(w >> 12 & 15),
-		Offset: int16(w >> 16), Constant: int64(int32(w >> 32)),
-	}
+// to changes an instruction, but not its metadata.
+func (w insn) to(ins *asm.Instruction) {
+	ins.OpCode, ins.Dst, ins.Src = asm.OpCode(w&0xff), asm.Register(w>>8&15), asm.Register(w>>12&15)
+	ins.Offset, ins.Constant = int16(w>>16), int64(int32(w>>32))
+}
+
+func (w insn) instruction() (ins asm.Instruction) {
+	w.to(&ins)
+	return ins
 }
 
 // prologue is code with forward jumps.
@@ -54,11 +58,17 @@ type prologue struct {
 
 func (p *prologue) emit(insns ...insn) {
 	for _, w := range insns {
-		p.insns = append(p.insns, w.instruction())
+		p.insns = append(p.insns, asm.Instruction{})
+		w.to(&p.insns[len(p.insns)-1])
 	}
 }
 
 func (p *prologue) add(insns ...asm.Instruction) { p.insns = append(p.insns, insns...) }
+
+// addMap emits a load of a map's value at an offset.
+func (p *prologue) addMap(reg asm.Register, fd, off int) {
+	p.add(asm.LoadMapValue(reg, fd, uint32(off)))
+}
 
 // leave emits a jump out if the comparison holds.
 func (p *prologue) leave(op asm.JumpOp, reg asm.Register, imm int32) {

@@ -157,7 +157,7 @@ func Slots(insns asm.Instructions) (n int) {
 // state sets r1 to the state of the CPU. It changes r0, and r2 to r5 cannot be read afterwards.
 func (b *Budget) state(p *prologue) {
 	p.emit(callHelper(asm.FnGetSmpProcessorId), aluImm(asm.And, asm.R0, int32(b.CPUs-1)), aluImm(asm.LSh, asm.R0, LoopStateShift))
-	p.add(asm.LoadMapValue(asm.R1, b.Map, 0))
+	p.addMap(asm.R1, b.Map, 0)
 	p.emit(aluReg(asm.Add, asm.R1, asm.R0))
 }
 
@@ -176,7 +176,7 @@ func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, 
 	if b.Timed {
 		begin.emit(load(asm.R2, asm.R1, stateTotal, asm.DWord), aluImm(asm.RSh, asm.R2, walkShift))
 		begin.leave(asm.JLE, asm.R2, maxWalk)
-		begin.add(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*b.Counter)))
+		begin.addMap(asm.R1, b.Map, b.Counters+8*b.Counter)
 		begin.emit(set(asm.R1, 0, 1), movImm(asm.R0, 0), exit())
 		begin.land(begin.leaving)
 		begin.leaving = nil
@@ -217,9 +217,6 @@ func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, 
 	// Exits become jumps to the end, or to the start if that is too far.
 	body := append(asm.Instructions(nil), insns[skip:]...)
 	size, leaving := Slots(body), Slots(leave.insns)
-	to := func(ins *asm.Instruction, off int) {
-		*ins = jump(asm.Ja, 0, 0, int16(off)).instruction().WithMetadata(ins.Metadata)
-	}
 	near, far := []int(nil), []int(nil)
 	at := map[int]int{} // slot in the body
 	n := 0
@@ -237,13 +234,13 @@ func (b *Budget) boundMain(insns asm.Instructions, skip int) (asm.Instructions, 
 		n += int(body[i].Size()) / asm.InstructionSize
 	}
 	for _, i := range near {
-		to(&body[i], size-at[i]-1)
+		jump(asm.Ja, 0, 0, int16(size-at[i]-1)).to(&body[i])
 	}
 	if len(far) > 0 {
 		begin.emit(jump(asm.Ja, 0, 0, int16(leaving)))
 		begin.add(leave.insns...)
 		for _, i := range far {
-			to(&body[i], -leaving-at[i]-1)
+			jump(asm.Ja, 0, 0, int16(-leaving-at[i]-1)).to(&body[i])
 		}
 	}
 	if len(near) > 0 {
@@ -308,7 +305,7 @@ func (b *Budget) charge(l *Loop) asm.Instructions {
 	bit := int32(1) << (b.Program % 31)
 	slow.leave(asm.JSet, asm.R2, bit)
 	slow.emit(aluImm(asm.Or, asm.R2, bit), store(asm.R1, stateStopped, asm.R2, asm.DWord))
-	slow.add(asm.LoadMapValue(asm.R1, b.Map, uint32(b.Counters+8*l.Counter)))
+	slow.addMap(asm.R1, b.Map, b.Counters+8*l.Counter)
 	slow.emit(movImm(asm.R2, 1))
 	slow.add(asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0))
 	slow.land(slow.leaving)

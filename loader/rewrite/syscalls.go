@@ -98,7 +98,7 @@ func (d *Syscalls) prologue(direction string, record int16, args [manifest.MaxCa
 	// range.
 	leave(asm.JGE, asm.R7, SyscallSlots)
 	p.emit(mov(asm.R1, asm.R7), aluImm(asm.LSh, asm.R1, 2))
-	p.add(asm.LoadMapValue(asm.R2, d.Table, 0))
+	p.addMap(asm.R2, d.Table, 0)
 	p.emit(aluReg(asm.Add, asm.R2, asm.R1), load(asm.R8, asm.R2, 0, asm.Word))
 	leave(asm.JEq, asm.R8, 0)
 	p.emit(callHelper(asm.FnGetCurrentTask), mov(asm.R3, asm.R0), aluImm(asm.Add, asm.R3, d.Compat))
