@@ -148,7 +148,7 @@ func TestMapErrors(t *testing.T) {
 		want       string
 	}{
 		{unix.EPERM, unix.EINVAL, "kernels before 5.11 count maps as locked memory, and raising its limit failed: invalid argument"},
-		{unix.EPERM, nil, "the kernel refused to create a map: map: operation not permitted ("},
+		{unix.EPERM, nil, "the kernel refused to create a map: operation not permitted ("},
 		{unix.E2BIG, nil, "the kernel refused to create the maps of x.bt: map: argument list too long"},
 		{unix.EMFILE, nil, "exceed the limit of open files"},
 	} {

@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 )
 
 // loop calls bpf_loop with a callback; trips 0 is a number that is not known.
@@ -197,7 +196,7 @@ func TestBudget(t *testing.T) {
 	inner := walk("b")
 	inner[0] = each[0]
 	nest := slices.Concat(function("f", loop(0, "a")), function("a", loop(0, "b")), function("b", loop(0, "c")))
-	table := newMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 1 << 22, Flags: unix.BPF_F_NO_PREALLOC})
+	table := newMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 1 << 22, Flags: noPrealloc})
 	search := walk("c")
 	search[0] = asm.LoadMapPtr(asm.R1, table.FD())
 	copies := newMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 1 << 20, MaxEntries: 1})
@@ -407,3 +406,5 @@ func TestBudgetAfterFilter(t *testing.T) {
 		}
 	}
 }
+
+const noPrealloc = 1 // BPF_F_NO_PREALLOC

@@ -18,7 +18,7 @@ import (
 )
 
 // watched returns the arguments of go test that run each package's tests below "runall -watch D": the tests end if they
-// print nothing for the duration D. How long they take in total is no reason: a busy machine is slower.
+// print nothing for the duration D. The total time is not limited: a busy machine is slower.
 func watched(stall time.Duration) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
