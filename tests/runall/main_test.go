@@ -83,7 +83,16 @@ func TestMain(m *testing.M) {
 // traceback, and that no process is left.
 func TestStall(t *testing.T) {
 	dir, files := module(t, map[string]string{
-		"a": `func TestSlow(t *testing.T) { for range 30 { time.Sleep(200 * time.Millisecond); fmt.Println("still") } }`,
+		"a": `func TestSlow(t *testing.T) {
+	out, _ := exec.Command("sh", "-c", "sleep 0.1 & echo $!").Output() // an orphan
+	for range 30 {
+		time.Sleep(200 * time.Millisecond)
+		fmt.Println("still")
+	}
+	if _, err := os.Stat("/proc/" + string(out[:len(out)-1])); err == nil {
+		t.Error("a process that has ended is left")
+	}
+}`,
 		"b": `func TestHang(t *testing.T) {
 	c := exec.Command("sleep", "1234567")
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

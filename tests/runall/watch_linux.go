@@ -47,6 +47,8 @@ func watch(args []string, stall time.Duration) int {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+	orphans := make(chan os.Signal, 1)
+	signal.Notify(orphans, unix.SIGCHLD)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	tick := time.NewTicker(min(stall/4, time.Second))
@@ -63,6 +65,12 @@ func watch(args []string, stall time.Duration) int {
 				return 2
 			}
 			return 0
+		case <-orphans: // tests look for processes that are left: one that has ended must not remain as a zombie
+			for _, pid := range children() {
+				if pid != cmd.Process.Pid {
+					unix.Wait4(pid, nil, unix.WNOHANG, nil)
+				}
+			}
 		case s := <-signals:
 			cmd.Process.Signal(s)
 			since = time.Now().Add(gone - stall)
@@ -117,7 +125,7 @@ func endChildren() {
 	}
 }
 
-// children returns the direct children of this process that have not ended.
+// children returns the direct children of this process, also those that have ended and not been waited for.
 func children() (all []int) {
 	self := strconv.Itoa(os.Getpid())
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
