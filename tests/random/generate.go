@@ -4,8 +4,8 @@
 // reference bpftrace print for each of them must be the same, and so must be which of them are refused.
 //
 //	go test ./tests/random                          200 statements
-//	go test ./tests/random -n 40000 -timeout 0      as many as one likes
-//	go test ./tests/random -n 50 -seed 7            the statements of one seed
+//	go test ./tests/random -statements 40000 -timeout 0      as many as one likes
+//	go test ./tests/random -statements 50 -seed 7            the statements of one seed
 //	go test ./tests/random -file x.txt              the statements of a file, one a line
 package random
 

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	count = flag.Int("n", 200, "compare this many statements")
+	count = flag.Int("statements", 200, "compare this many statements")
 	seed  = flag.Uint64("seed", 1, "seed of the first batch; the next one's is larger by 1")
 	batch = flag.Int("batch", 50, "statements in a script")
 	bin   = flag.String("bin", "", "directory of btc and btrun (default: built)")
