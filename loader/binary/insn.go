@@ -29,7 +29,7 @@ type insn struct {
 // decodeX86 decodes the instruction at the start of code, which is at the virtual address addr; false: it is unknown.
 func decodeX86(code []byte, addr uint64) (insn, bool) {
 	x := &x86{code: code[:min(len(code), maxX86)]}
-	if len(code) > 1 && code[0]|code[1] == 0 { // zeros, which are no code of a program
+	if len(code) > 1 && code[0]|code[1] == 0 { // padding: no compiler emits this addition
 		return insn{}, false
 	}
 	if !x.instruction() || x.at > len(x.code) {

@@ -30,9 +30,9 @@ func int80(t *testing.T) func() {
 	return *(*func())(unsafe.Pointer(&entry))
 }
 
-// faults reports whether the kernel answers a call with a signal, as it does where the 32-bit ABI is disabled at boot
+// endsInSignal reports whether the kernel answers a system call with a signal, as it does where the 32-bit ABI is disabled at boot
 // (ia32_emulation=0, Linux 6.7).
-func faults(call func()) (yes bool) {
+func endsInSignal(call func()) (yes bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { yes = recover() != nil }()
 	call()
@@ -47,7 +47,7 @@ func TestCallsOf32Bits(t *testing.T) {
 		t.Skip("skipped: no 32-bit ABI in this kernel: ", err, string(b))
 	}
 	call := int80(t)
-	if faults(call) {
+	if endsInSignal(call) {
 		t.Skip("skipped: this kernel refuses system calls of the 32-bit ABI")
 	}
 	for _, pattern := range []string{"sys_enter_*", "sys_exit_*", "sys_enter_writev", "sys_exit_writev"} {

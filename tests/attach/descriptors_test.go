@@ -40,8 +40,8 @@ func counts(t *testing.T) (descriptors map[string]int, goroutines int) {
 	return descriptors, runtime.NumGoroutine()
 }
 
-// noMore reports whether there is no more of any kind than before.
-func noMore(now, before map[string]int) bool {
+// notAbove reports whether the counts of no kind have grown.
+func notAbove(now, before map[string]int) bool {
 	for kind, n := range now {
 		if n > before[kind] {
 			return false
@@ -98,7 +98,7 @@ func TestRunsKeepNoDescriptor(t *testing.T) {
 	var have map[string]int
 	var running int
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if have, running = counts(t); noMore(have, descriptors) && running <= goroutines {
+		if have, running = counts(t); notAbove(have, descriptors) && running <= goroutines {
 			return
 		}
 	}
