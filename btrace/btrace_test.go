@@ -21,7 +21,7 @@ import (
 
 	"btc/btrace"
 	"btc/compile"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // compiled compiles a script and returns its object and manifest.

@@ -5,7 +5,6 @@ package btrace
 import (
 	"time"
 
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/output"
 )
@@ -71,7 +70,7 @@ func (k *sink) put(e *Event) {
 	k.Post(size+len(e.Text), func() { k.queue.put(e) })
 }
 
-func (k *sink) event(kind Kind, e *event.Event, text []byte) *Event {
+func (k *sink) event(kind Kind, e *format.Event, text []byte) *Event {
 	x := &Event{Kind: kind, ID: -1, Text: string(text)}
 	if e != nil && e.Event != nil {
 		x.ID, x.Line, x.Column = e.ID, e.Pos.Line, e.Pos.Col
@@ -79,7 +78,7 @@ func (k *sink) event(kind Kind, e *event.Event, text []byte) *Event {
 	return x
 }
 
-func (k *sink) values(e *event.Event) []Value {
+func (k *sink) values(e *format.Event) []Value {
 	d := k.decoder()
 	out := make([]Value, len(e.Values))
 	for i, v := range e.Values {
@@ -91,21 +90,21 @@ func (k *sink) values(e *event.Event) []Value {
 func (*sink) Attached(int)  {}
 func (*sink) Pinned(string) {}
 
-func (k *sink) Printf(e *event.Event, f *format.Format) {
+func (k *sink) Printf(e *format.Event, f *format.Format) {
 	x := k.event(Printf, e, k.Env.Printf(nil, f, e.Values))
 	x.Values = k.values(e)
 	k.put(x)
 }
 
-func (k *sink) Print(e *event.Event) {
+func (k *sink) Print(e *format.Event) {
 	x := k.event(Print, e, append(k.Env.Append(nil, e.Values[0]), '\n'))
 	x.Values = k.values(e)
 	k.put(x)
 }
 
-func (k *sink) Time(e *event.Event, text []byte) { k.put(k.event(TimeOfDay, e, text)) }
+func (k *sink) Time(e *format.Event, text []byte) { k.put(k.event(TimeOfDay, e, text)) }
 
-func (k *sink) Join(e *event.Event, parts [][]byte, separator string) {
+func (k *sink) Join(e *format.Event, parts [][]byte, separator string) {
 	x := k.event(Join, e, nil)
 	for i, p := range parts {
 		if i > 0 {
@@ -118,14 +117,14 @@ func (k *sink) Join(e *event.Event, parts [][]byte, separator string) {
 	k.put(x)
 }
 
-func (k *sink) Piece(e *event.Event, piece []byte, _, _ bool) {
+func (k *sink) Piece(e *format.Event, piece []byte, _, _ bool) {
 	if len(piece) > 0 {
 		k.put(k.event(Kind(e.Kind), e, piece))
 	}
 }
 
 func (k *sink) Map(m *output.Map) {
-	x := k.event(PrintMap, &event.Event{Event: m.Event}, nil)
+	x := k.event(PrintMap, &format.Event{Event: m.Event}, nil)
 	x.Map = k.decoder().snapshot(m.Map, m.Elements, m.Top)
 	k.put(x)
 }

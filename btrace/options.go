@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"btc/internal/probe"
-	"btc/loader/permit"
+	"btc/loader/host"
 	"btc/loader/run"
 )
 
@@ -140,7 +140,7 @@ func (o *Options) run(ctx context.Context) (*run.Options, error) {
 		ro.Wait = ctx
 	}
 	if o.MaxMemory == 0 {
-		ro.MaxMemory = permit.DefaultMemory()
+		ro.MaxMemory = host.MemoryBytes() / 2
 	}
 	ro.Allow.All = o.Unsafe
 	for _, name := range o.Allow {

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/metrics"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/render"
-	"btc/loader/report"
 	"btc/loader/run"
 )
 
@@ -112,7 +112,7 @@ func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
 		}
 	}
 	if r.Color && r.Err != nil {
-		ro.PaintWarning = func(f *report.Error) { fmt.Fprintln(r.Err, f.Painted("warning")) }
+		ro.PaintWarning = func(f *diag.Error) { fmt.Fprintln(r.Err, f.Painted("warning")) }
 	}
 	if !r.Raw && format.IsTerminal(r.Err) {
 		ro.Err = format.Terminal(r.Err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // doubled returns a first line and n lines in which each number uses the previous one twice.

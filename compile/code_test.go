@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"btc/internal/manifest"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestFacts checks the description of programs in the manifest, which saves loaders from analyzing

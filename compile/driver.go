@@ -27,8 +27,8 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
 	"btc/passes"
+	"btc/targets/kernel"
 )
 
 // Input is the input of the compiler.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // numbered repeats a format for the numbers 0 to n-1.

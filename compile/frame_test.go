@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"btc/frontend/diag"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestFrameForMoreValues checks a script that keeps many numbers, in addition to keys, live across the

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // FuzzCompile compiles any string: the compiler must not panic, must finish in time, and must return an

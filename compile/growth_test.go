@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // BenchmarkGrowth compiles scripts at two sizes, the second four times the first. The time per part

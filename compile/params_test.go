@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestParamsInObject checks that every loader sees the parameters given at compile time, and the

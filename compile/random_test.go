@@ -14,8 +14,8 @@ import (
 	"btc/frontend/diag"
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/kernel"
 	"btc/passes"
+	"btc/targets/kernel"
 )
 
 var (

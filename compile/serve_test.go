@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"btc/frontend/diag"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestEventOfOneArchitecture checks that the cause is reported, an event that the other architecture

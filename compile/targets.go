@@ -13,7 +13,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // supportAll builds the module of a checked script and makes it support the other targets: the script is checked for

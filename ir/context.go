@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // ContextUse describes how a function uses its context.

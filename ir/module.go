@@ -10,7 +10,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Module is one script: programs, maps, globals, and what the manifest needs.

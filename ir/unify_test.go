@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"btc/internal/arch"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // unifyPair parses the modules of one script for two architectures.

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // slotBytes has a bit for each byte of a slot.

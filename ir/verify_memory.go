@@ -5,7 +5,7 @@ package ir
 import (
 	"math"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Pointer is a tracked pointer split into an object and a range of offsets.

@@ -8,7 +8,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // ruleTables are maps and events in addition to verifyTables.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // The maps, globals and events that the cases use.

@@ -7,7 +7,7 @@ import (
 
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // direct-reads replaces probe reads by plain loads where the kernel knows the object's

@@ -9,7 +9,7 @@ import (
 
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/irgen"
 )
 

@@ -11,7 +11,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // lower-builtins replaces builtins by helper calls, context loads and globals.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // lower-memory replaces reads of kernel and user memory by relocated loads and

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // parse parses IR for the default target.

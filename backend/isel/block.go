@@ -8,7 +8,7 @@ import (
 
 	"btc/backend/mach"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // entry creates the registers of a block's parameters. Those of the function are in r1, r2, ...,

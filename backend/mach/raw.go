@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Raw is one 8-byte slot of encoded BPF (struct bpf_insn).

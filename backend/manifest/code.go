@@ -8,7 +8,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // contexts are the manifest's names for what programs read through their context.

@@ -18,7 +18,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/manifest"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // sections maps kinds of globals to ELF sections.

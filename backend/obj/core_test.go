@@ -16,7 +16,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestAccessErrors checks that an access to a member that the target lacks is an error.

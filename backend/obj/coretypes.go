@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // The local types of CO-RE relocations. A loader matches them with the host's types by name, so a

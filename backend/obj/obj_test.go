@@ -19,7 +19,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // insn encodes one instruction.

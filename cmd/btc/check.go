@@ -13,9 +13,9 @@ import (
 	"btc/cmd/btc/forecast"
 	"btc/internal/arch"
 	"btc/internal/option"
-	"btc/ir/kernel"
+	"btc/loader/diag"
 	"btc/loader/object"
-	"btc/loader/report"
+	"btc/targets/kernel"
 )
 
 // checked is the result for one object and target, as `btc check --json` prints it.
@@ -123,7 +123,7 @@ func checkObject(path string, targets []*kernel.Target, explicit bool) ([]checke
 		}
 		for i := range r.Findings {
 			f := &r.Findings[i]
-			f.Text = report.Head(&o.Manifest.Script, f.Pos) + f.Text
+			f.Text = diag.Head(&o.Manifest.Script, f.Pos) + f.Text
 		}
 		all = append(all, checked{path, r})
 	}

@@ -17,8 +17,8 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/internal/probe"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // coster holds the options of btc cost.

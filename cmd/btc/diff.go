@@ -13,7 +13,7 @@ import (
 
 	"btc/internal/option"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // targetDiffCommand prints the differences between the names in two targets: system calls, tracepoints with their

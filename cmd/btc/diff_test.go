@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 func TestTargetDiff(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"btc/compile"
+	"btc/fleet/fan"
 	"btc/frontend/diag"
-	"btc/internal/fan"
 	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/internal/safefile"

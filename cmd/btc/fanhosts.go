@@ -16,8 +16,8 @@ import (
 	"strings"
 	"unicode"
 
+	"btc/fleet/fan"
 	"btc/internal/arch"
-	"btc/internal/fan"
 	"btc/internal/option"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"btc/internal/fan"
-	"btc/internal/merge"
+	"btc/fleet/fan"
+	"btc/fleet/merge"
 	"btc/internal/safefile"
 	"btc/loader/format"
 	"btc/loader/render"

@@ -11,8 +11,8 @@ import (
 
 	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/kernel"
 	"btc/targets/capture"
+	"btc/targets/kernel"
 )
 
 // hostOrDefault is the name of a target: this host's if it can be captured, else the embedded

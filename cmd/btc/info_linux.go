@@ -14,10 +14,10 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
+	"btc/targets/kernel"
 )
 
 // fact is a line of --info.

@@ -21,7 +21,7 @@ import (
 	"btc/frontend/parse"
 	"btc/internal/option"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 func listCommand() *command {

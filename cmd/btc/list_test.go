@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 func listed(t *testing.T, verbose bool, operand string) string {

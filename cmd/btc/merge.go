@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"btc/internal/merge"
+	"btc/fleet/merge"
 	"btc/internal/option"
 )
 

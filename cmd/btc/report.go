@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"btc/fleet/merge"
 	"btc/internal/manifest"
-	"btc/internal/merge"
 	"btc/internal/option"
 	"btc/internal/safefile"
 	"btc/loader/format"

@@ -10,7 +10,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/option"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // targetFlags holds the options for the kernels and architectures that the object must support.

@@ -10,7 +10,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/option"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // versionInfo is what btc version --json prints. Fields may be added.

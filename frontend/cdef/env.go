@@ -18,7 +18,7 @@ import (
 	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Env is what the C text and the target define.

@@ -4,7 +4,7 @@ package cdef
 
 import (
 	"btc/frontend/types"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Kernel converts a type of the target. Results are cached: equal arguments return the same pointer.

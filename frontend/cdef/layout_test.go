@@ -11,7 +11,7 @@ import (
 	"btc/frontend/cpp"
 	"btc/frontend/diag"
 	"btc/frontend/types"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 var theTarget = sync.OnceValue(func() *kernel.Target {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"btc/frontend/cpp"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // predefinedC is predefined for every script: function-like macros of the system's headers, which a table of

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestTables looks up every constant of the tables by name. A name is either in the common table or in

@@ -13,7 +13,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/spell"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // field checks "x.name" and "x->name".

@@ -8,7 +8,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // BenchmarkCheck checks a script that walks kernel structs. The target has not decoded any types yet,

@@ -9,7 +9,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // maxStmts is the maximum number of statements of a body: the kernel accepts a million instructions, and a statement

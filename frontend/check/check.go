@@ -16,7 +16,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/types"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // maxRounds bounds the inference of types. Types only grow, each in a few steps; a script that needs more rounds gets

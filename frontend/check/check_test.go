@@ -18,7 +18,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // theTarget is the embedded target, opened once for all tests.

@@ -18,7 +18,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Info is a checked script. It is complete only if no error was reported.

@@ -12,7 +12,7 @@ import (
 	"btc/frontend/types"
 	"btc/internal/probe"
 	"btc/internal/spell"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // typedPoints resolves fentry, fexit and rawtracepoint, whose arguments have types in the target. A pattern is

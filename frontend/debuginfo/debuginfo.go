@@ -6,7 +6,7 @@
 //
 // It takes the files that attach points name, on the machine that compiles, and returns types of the language.
 // Nothing is read unless a script needs it. The results are bound to one build of a file by its identity
-// (loader/binary), which the loader compares with the file on the host.
+// (internal/elffile), which the loader compares with the file on the host.
 package debuginfo
 
 import (
@@ -21,8 +21,8 @@ import (
 	"strings"
 
 	"btc/frontend/types"
+	"btc/internal/elffile"
 	"btc/internal/safefile"
-	"btc/loader/binary"
 )
 
 // Finder opens files by their names in attach points.
@@ -84,7 +84,7 @@ func (f *Finder) ObjectSize(name, symbol string) uint64 {
 	}
 	path, ok := f.Files[name]
 	if !ok {
-		if path, ok = binary.Find(name); !ok {
+		if path, ok = elffile.Find(name); !ok {
 			return 0
 		}
 	}
@@ -94,7 +94,7 @@ func (f *Finder) ObjectSize(name, symbol string) uint64 {
 	}
 	defer file.Close()
 	size := uint64(0)
-	binary.EachSymbol(file.File, func(s *binary.Symbol) bool {
+	elffile.EachSymbol(file.File, func(s *elffile.Symbol) bool {
 		found := s.Type == elf.STT_OBJECT && s.Section != elf.SHN_UNDEF && string(s.Name()) == symbol
 		if found {
 			size = s.Size
@@ -112,7 +112,7 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 	}()
 	path, ok := f.Files[name]
 	if !ok {
-		if path, ok = binary.Find(name); !ok {
+		if path, ok = elffile.Find(name); !ok {
 			return nil, fmt.Errorf("no file %s on this machine", name)
 		}
 	}
@@ -122,7 +122,7 @@ func (f *Finder) open(name string) (b *Binary, err error) {
 	}
 	defer file.Close()
 	b = &Binary{Path: path, Machine: file.Machine, loading: map[*types.Composite]bool{}, weights: map[*types.Composite]int{}}
-	if b.ID, err = binary.Identity(file.File); err != nil {
+	if b.ID, err = elffile.Identity(file.File); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	debug := file
@@ -184,7 +184,7 @@ func hasDebug(f *elf.File) bool {
 // separate finds the debug file of a stripped one: by build id, by the name in section .gnu_debuglink, or by its own
 // name with ".debug".
 func (f *Finder) separate(path string, file *elfFile) (*elfFile, error) {
-	id := binary.BuildID(file.File)
+	id := elffile.BuildID(file.File)
 	dir, base := filepath.Split(path)
 	var names []string
 	for _, d := range append(append([]string(nil), f.Dirs...), "/usr/lib/debug") {
@@ -212,7 +212,7 @@ func (f *Finder) separate(path string, file *elfFile) (*elfFile, error) {
 		if err != nil {
 			continue
 		}
-		if hasDebug(d.File) && binary.BuildID(d.File) == id {
+		if hasDebug(d.File) && elffile.BuildID(d.File) == id {
 			return d, nil
 		}
 		d.Close()
@@ -251,7 +251,7 @@ type part struct {
 // Binary is one file with its debug information.
 type Binary struct {
 	Path    string
-	ID      string // identity of the build, see binary.Identity
+	ID      string // identity of the build, see elffile.Identity
 	Machine elf.Machine
 
 	main  *dwarf.Data // has the line tables
@@ -279,7 +279,7 @@ type symbol struct {
 func (b *Binary) symbols(f *elf.File) {
 	b.known = map[string]bool{}
 	left := maxNames
-	binary.EachSymbol(f, func(s *binary.Symbol) bool {
+	elffile.EachSymbol(f, func(s *elffile.Symbol) bool {
 		if s.Type == elf.STT_FUNC && s.Defined() {
 			name := string(s.Name())
 			left -= len(name)

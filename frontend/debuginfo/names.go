@@ -2,7 +2,7 @@
 
 package debuginfo
 
-import "btc/loader/binary"
+import "btc/internal/elffile"
 
 // Matches reports whether a symbol is a C++ function that matches a pattern without parameters, "ns::f" or "ns::*".
-func Matches(pattern, symbol string) bool { return binary.MatchesCPP(pattern, symbol) }
+func Matches(pattern, symbol string) bool { return elffile.MatchesCPP(pattern, symbol) }

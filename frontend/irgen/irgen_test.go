@@ -20,7 +20,7 @@ import (
 	"btc/frontend/parse"
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected parts of testdata")

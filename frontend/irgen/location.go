@@ -10,7 +10,7 @@ import (
 	"btc/frontend/types"
 	"btc/internal/probe"
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // where is the address of an object: base plus a fixed offset, or plus a relocated field. The last step is not yet

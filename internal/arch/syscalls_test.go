@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 func TestSyscallNumbers(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSyscallNumbers(t *testing.T) {
 // TestSyscallEventsOfThisKernel checks that the table has all system call tracepoints of the running
 // kernel, except for a few newer ones.
 func TestSyscallEventsOfThisKernel(t *testing.T) {
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // opFunc runs one value; the result is ignored for void ops.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"btc/ir"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // fieldAt is the location of a member found by a CO-RE path.

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/internal/manifest"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // helpers are the features that a manifest may need: helpers of kernels after 5.10, with the first version that has
@@ -30,10 +30,10 @@ var helpers = map[string]struct {
 }
 
 // Needs returns an error for an object that cannot run on a kernel with the helpers for which has is true. Its error
-// is a *report.Error.
+// is a *diag.Error.
 func Needs(m *manifest.Manifest, has func(asm.BuiltinFunc) bool) error {
 	for _, n := range m.Needs {
-		f := &report.Error{Script: &m.Script, Pos: n.Pos}
+		f := &diag.Error{Script: &m.Script, Pos: n.Pos}
 		h, known := helpers[n.Feature]
 		switch {
 		case !known:

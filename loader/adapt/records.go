@@ -11,23 +11,23 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/hostinfo"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // recordPrefix is the prefix of the structs that describe tracepoints' records.
 const recordPrefix = "trace_event_raw_"
 
 // formatOf reads the format file of a tracepoint.
-type formatOf = func(group, event string) (*hostinfo.Format, error)
+type formatOf = func(group, event string) (*kernelfs.Format, error)
 
 // recordTypes returns the types to relocate a tracepoint's program with. The format file describes the actual layout
 // of the record. BTF can differ: in a distribution's kernel with a longer common part, if types for another kernel
 // were supplied, or if a struct belongs to other events here than where the object was compiled. Where they differ
 // the struct is changed to match the format file; a field that the format lacks is missing in this kernel. Without
-// differences it returns types unchanged. Its error is a *report.Error.
+// differences it returns types unchanged. Its error is a *diag.Error.
 func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, types *btf.Spec,
 	read formatOf) (*btf.Spec, error) {
 	changed := map[*btf.Struct]*btf.Struct{}
@@ -48,7 +48,7 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 			}
 			now := asFormat(own, format)
 			if right != nil && !sameLayout(now, right) {
-				return nil, &report.Error{
+				return nil, &diag.Error{
 					Script: &m.Script,
 					Pos:    use.Pos,
 					Text: fmt.Sprintf("on this kernel %s and %s have different records, and one program cannot read both",
@@ -70,7 +70,7 @@ func recordTypes(m *manifest.Manifest, p *manifest.Program, events []Event, type
 
 // asFormat returns a record's struct with its members at the offsets of the format file. Members that are not fields
 // are kept: the common part and the data after the record.
-func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
+func asFormat(s *btf.Struct, format *kernelfs.Format) *btf.Struct {
 	out := *s
 	out.Members = slices.Clone(s.Members)
 	for i := range out.Members {
@@ -78,7 +78,7 @@ func asFormat(s *btf.Struct, format *hostinfo.Format) *btf.Struct {
 		if m.Name == "ent" || m.Name == "__data" || m.Name == "" {
 			continue
 		}
-		at := slices.IndexFunc(format.Fields, func(f hostinfo.FormatField) bool { return memberName(&f) == m.Name })
+		at := slices.IndexFunc(format.Fields, func(f kernelfs.FormatField) bool { return memberName(&f) == m.Name })
 		if at < 0 {
 			m.Name = "__not_in_the_format_" + m.Name
 			continue
@@ -106,7 +106,7 @@ func sameLayout(a, b *btf.Struct) bool {
 
 // ofSize returns the type of a field whose size differs from BTF's: integers get the format's width and sign, anything
 // else becomes bytes, so that relocating it as an integer fails.
-func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
+func ofSize(t btf.Type, f *kernelfs.FormatField) btf.Type {
 	switch u := btf.UnderlyingType(t).(type) {
 	case *btf.Int, *btf.Enum:
 		if f.Size == 1 || f.Size == 2 || f.Size == 4 || f.Size == 8 {
@@ -129,7 +129,7 @@ func ofSize(t btf.Type, f *hostinfo.FormatField) btf.Type {
 }
 
 // memberName returns the name of a format's field in the record's struct.
-func memberName(f *hostinfo.FormatField) string {
+func memberName(f *kernelfs.FormatField) string {
 	for _, kind := range []string{"__data_loc", "__rel_loc"} {
 		if strings.HasPrefix(f.CType, kind+" ") {
 			return kind + "_" + f.Name
@@ -217,7 +217,7 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 			continue // attaching reports the error
 		}
 		if text := otherSyscallRecord(format, p.Code == nil || p.Code.RecordNr); text != "" {
-			return &report.Error{
+			return &diag.Error{
 				Script: &m.Script,
 				Pos:    p.Pos,
 				Text:   "this kernel lays the record of " + e.String() + " out differently: " + text,
@@ -227,7 +227,7 @@ func checkSyscallRecords(m *manifest.Manifest, p *manifest.Program, events []Eve
 	return nil
 }
 
-func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
+func otherSyscallRecord(format *kernelfs.Format, readsNr bool) string {
 	next := syscallArgOffset
 	for i := range format.Fields {
 		f := &format.Fields[i]
@@ -247,7 +247,7 @@ func otherSyscallRecord(format *hostinfo.Format, readsNr bool) string {
 }
 
 // checkRecord returns an error for a program that reads fields of a record at fixed offsets if the record of an event
-// has other offsets. Its error is a *report.Error.
+// has other offsets. Its error is a *diag.Error.
 func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read formatOf) error {
 	for _, e := range events {
 		if len(p.Record) == 0 {
@@ -260,7 +260,7 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 		for j := range p.Record {
 			use := &p.Record[j]
 			if text := otherField(use, format); text != "" {
-				return &report.Error{
+				return &diag.Error{
 					Script: &m.Script,
 					Pos:    use.Pos,
 					Text:   "this kernel lays the record of " + e.String() + " out differently: " + text,
@@ -274,8 +274,8 @@ func checkRecord(m *manifest.Manifest, p *manifest.Program, events []Event, read
 
 // otherField describes how a field in a format file differs from what a program reads, ""
 // if it does not.
-func otherField(use *manifest.RecordUse, format *hostinfo.Format) string {
-	at := slices.IndexFunc(format.Fields, func(f hostinfo.FormatField) bool { return f.Name == use.Name })
+func otherField(use *manifest.RecordUse, format *kernelfs.Format) string {
+	at := slices.IndexFunc(format.Fields, func(f kernelfs.FormatField) bool { return f.Name == use.Name })
 	if at < 0 {
 		return "it has no field " + use.Name
 	}
@@ -296,7 +296,7 @@ func (e Event) String() string { return "tracepoint:" + e.Group + ":" + e.Name }
 
 // Tracepoint returns the types for relocating a program that will be attached to events, on a kernel with the given
 // types and with the format files that read returns. It returns types itself if the program is not of a tracepoint or
-// nothing differs. A program that would misread a record is an error: a *report.Error, or an error from building
+// nothing differs. A program that would misread a record is an error: a *diag.Error, or an error from building
 // types.
 func Tracepoint(m *manifest.Manifest, p *manifest.Program, insns asm.Instructions, events []Event, types *btf.Spec,
 	read formatOf) (*btf.Spec, error) {

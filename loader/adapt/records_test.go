@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
-	"btc/loader/hostinfo"
 )
 
 // common returns the lines at the start of every format file, for a header of 8 or (longer) 12 bytes.
@@ -23,12 +23,12 @@ const (
 
 // events returns a function that reads format files from strings.
 func events(t *testing.T, texts map[string]string) formatOf {
-	return func(group, event string) (*hostinfo.Format, error) {
+	return func(group, event string) (*kernelfs.Format, error) {
 		text, ok := texts[group+":"+event]
 		if !ok {
 			t.Fatalf("unexpected lookup of %s:%s", group, event)
 		}
-		return hostinfo.ParseFormat([]byte("name: " + event + "\nID: 1\nformat:\n" + text))
+		return kernelfs.ParseFormat([]byte("name: " + event + "\nID: 1\nformat:\n" + text))
 	}
 }
 
@@ -121,11 +121,11 @@ func layout(s *btf.Struct) string {
 
 // TestRetypedSign checks that a field with another width gets its sign from the format file.
 func TestRetypedSign(t *testing.T) {
-	f := &hostinfo.FormatField{Name: "x", CType: "short", Size: 2, Signed: true}
+	f := &kernelfs.FormatField{Name: "x", CType: "short", Size: 2, Signed: true}
 	if i, ok := ofSize(i32, f).(*btf.Int); !ok || i.Size != 2 || i.Encoding != btf.Signed {
 		t.Errorf("got %v", ofSize(i32, f))
 	}
-	f = &hostinfo.FormatField{Name: "x", CType: "struct timespec64", Size: 16}
+	f = &kernelfs.FormatField{Name: "x", CType: "struct timespec64", Size: 16}
 	if _, ok := ofSize(u64, f).(*btf.Array); !ok {
 		t.Errorf("integer in place of a struct = %v", ofSize(u64, f))
 	}

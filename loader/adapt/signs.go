@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
-	"btc/loader/report"
+	"btc/loader/diag"
 	"btc/loader/rewrite"
 )
 
@@ -26,7 +26,7 @@ const byteSize = 1
 
 // Signs adjusts the shifts of integers that are narrower in the kernel's types than in local, the object's types, to
 // the integer's sign in the kernel, because relocation changes only the distance of a shift. For equal widths the
-// script's type is used. The types are those of vmlinux, then of modules. The error is a *report.Error.
+// script's type is used. The types are those of vmlinux, then of modules. The error is a *diag.Error.
 func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *btf.Spec, types ...*btf.Spec) error {
 	for i := range m.Fields {
 		use := &m.Fields[i]
@@ -43,7 +43,7 @@ func Signs(m *manifest.Manifest, program string, insns asm.Instructions, local *
 			was.signed && rewrite.UnsignedShift(insns, use.Insn):
 			continue
 		}
-		return &report.Error{
+		return &diag.Error{
 			Script: &m.Script,
 			Pos:    use.Pos,
 			Text: fmt.Sprintf("%s is a %s integer of %d bits on this kernel, and the script was compiled for %s %d bits",

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // Values of kernel types that are copied whole (print(*$task), @x = $sock->sk_rcvtimeo) have no relocations: their
@@ -34,7 +34,7 @@ func bareName(core string) string {
 }
 
 // Whole returns an error if a value is of a kernel type whose members have other offsets on the host.
-// Its error is a *report.Error.
+// Its error is a *diag.Error.
 func Whole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 	m.EachLayout(func(l *manifest.Layout, pos manifest.Pos) {
 		if err != nil || l.CORE == "" {
@@ -45,7 +45,7 @@ func Whole(m *manifest.Manifest, specs ...*btf.Spec) (err error) {
 			return // relocation or the verifier reports it
 		}
 		if where := differs(l, members); where != "" {
-			err = &report.Error{Script: &m.Script, Pos: pos,
+			err = &diag.Error{Script: &m.Script, Pos: pos,
 				Text: fmt.Sprintf("%s has a different layout on this kernel (%s), and the object copies it whole with the layout of Linux %s",
 					l.CORE, where, m.Target),
 				Hint: "compile the script for this kernel (--target), or read single members"}

@@ -19,11 +19,11 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/diag"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
-	"btc/loader/report"
 	"btc/loader/resolve"
 )
 
@@ -61,7 +61,7 @@ func TestMissingPoints(t *testing.T) {
 		Attach: manifest.Attach{Text: "uprobe:/no/file:f", Target: "/no/file", Name: "f"},
 	}
 	_, err := Expand(look(t), one(p), Options{})
-	var f *report.Error
+	var f *diag.Error
 	if !errors.As(err, &f) || f.Pos.Line != 1 || !resolve.IsMissing(err) {
 		t.Errorf("error = %v", err)
 	}
@@ -154,7 +154,7 @@ func TestTraceableFunctions(t *testing.T) {
 // needTracepoints skips the test if this user cannot list tracepoints, to which patterns would expand.
 func needTracepoints(t *testing.T) {
 	t.Helper()
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err == nil {
 		_, err = os.ReadDir(dir + "/events/sched")
 	}
@@ -465,7 +465,7 @@ func TestExpandedForAnotherKernel(t *testing.T) {
 	m.Target = "6.12.1"
 	m.Config.Other = map[string]string{"missing_probes": "error"}
 	_, err := Expand(look(t), m, Options{})
-	var f *report.Error
+	var f *diag.Error
 	if !errors.As(err, &f) || !strings.Contains(f.Hint, "Linux 6.12.1") || !strings.Contains(f.Hint, "--target") {
 		t.Errorf("error = %v", err)
 	}

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/elffile"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	"btc/loader/binary"
-	"btc/loader/report"
+	"btc/loader/diag"
 	"btc/loader/resolve"
 )
 
@@ -31,7 +31,7 @@ func (x *expander) findBinaries(p *manifest.Program, target string, pid int) ([]
 	case probe.IsPattern(target):
 		return matchingFiles(root, target, pid)
 	case strings.Contains(target, "/"):
-		file, member, isMember := binary.Member(target)
+		file, member, isMember := elffile.Member(target)
 		var err error
 		if root != "" && strings.HasPrefix(target, "/") {
 			file, err = safefile.Resolve(root, file)
@@ -61,15 +61,15 @@ func (x *expander) findBinaries(p *manifest.Program, target string, pid int) ([]
 		if err != nil {
 			return nil, err
 		}
-		mapped = slices.DeleteFunc(mapped, func(path string) bool { return !binary.IsLibrary(filepath.Base(path), target) })
+		mapped = slices.DeleteFunc(mapped, func(path string) bool { return !elffile.IsLibrary(filepath.Base(path), target) })
 		if len(mapped) > 0 {
 			return x.first(p, target, mapped), nil
 		}
 	}
-	if path, ok := binary.InPath(target); ok {
+	if path, ok := elffile.InPath(target); ok {
 		return []string{path}, nil
 	}
-	if all := binary.Libraries(target); len(all) > 0 {
+	if all := elffile.Libraries(target); len(all) > 0 {
 		return x.first(p, target, all), nil
 	}
 	return nil, &resolve.Missing{
@@ -82,7 +82,7 @@ func (x *expander) first(p *manifest.Program, target string, all []string) []str
 	if len(all) > 1 {
 		text := fmt.Sprintf("several files are called %s: %s is probed, not %s; name the one to probe, e.g. %s:%s:%s",
 			target, all[0], strings.Join(all[1:], ", "), p.Kind, filepath.Base(all[1]), p.Attach.Name)
-		if !slices.ContainsFunc(x.warnings, func(w *report.Error) bool { return w.Text == text }) {
+		if !slices.ContainsFunc(x.warnings, func(w *diag.Error) bool { return w.Text == text }) {
 			x.warn(p, text)
 		}
 	}
@@ -125,18 +125,18 @@ func matchingFiles(root, pattern string, pid int) ([]string, error) {
 	if !strings.HasPrefix(pattern, "/") {
 		root = ""
 	}
-	files, err := binary.Files(root + pattern)
+	files, err := elffile.Files(root + pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", pattern, err)
 	}
 	if !strings.Contains(pattern, "/") {
-		files = append(files, binary.ProgramsInPath(pattern)...)
+		files = append(files, elffile.ProgramsInPath(pattern)...)
 	}
 	for _, f := range files {
 		if strings.HasPrefix(pattern, "./") {
 			f = "./" + f // filepath.Glob removes it
 		}
-		if binary.IsELF(f) {
+		if elffile.IsELF(f) {
 			out = append(out, f)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"btc/internal/elffile"
 	"btc/internal/manifest"
-	"btc/loader/binary"
 )
 
 // init turns the test program, when it is started again, into a traced process: it changes to the given
@@ -98,8 +98,8 @@ func TestSeveralLibraries(t *testing.T) {
 	if len(x.warnings) != 1 || x.warnings[0].Text != want {
 		t.Errorf("warnings = %v, want %q", x.warnings, want)
 	}
-	if all := binary.Libraries("libc"); len(all) > 0 {
-		if path, ok := binary.Library("libc"); !ok || path != all[0] {
+	if all := elffile.Libraries("libc"); len(all) > 0 {
+		if path, ok := elffile.Library("libc"); !ok || path != all[0] {
 			t.Errorf("Library = %q, Libraries = %q", path, all)
 		}
 	}

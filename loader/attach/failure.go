@@ -7,7 +7,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/adapt"
-	"btc/loader/report"
+	"btc/loader/diag"
 	"btc/loader/resolve"
 )
 
@@ -15,7 +15,7 @@ import (
 // the run, a warning, or neither. absent reports whether it does not exist here.
 func Outcome(m *manifest.Manifest, p *manifest.Program, err error,
 	unsafe bool) (warning string, absent bool, fatal error) {
-	f := &report.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
+	f := &diag.Error{Script: &m.Script, Pos: p.Pos, Text: err.Error(), Cause: err}
 	var failed *resolve.Failure
 	switch {
 	case outOfRoom(err): // not something that a script can expect

@@ -8,7 +8,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // Fill substitutes the values of parameters in attach points. The manifest must be valid; it is modified, and valid
@@ -20,7 +20,7 @@ func Fill(m *manifest.Manifest, params []string) error {
 			continue
 		}
 		if err := fill(p, params); err != nil {
-			return &report.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("%s: %v", p.Attach.Text, err)}
+			return &diag.Error{Script: &m.Script, Pos: p.Pos, Text: fmt.Sprintf("%s: %v", p.Attach.Text, err)}
 		}
 	}
 	return m.Validate()

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 // perCPU is an event on each CPU, or on the first one. An event ends when its CPU goes offline: a CPU that comes
@@ -137,7 +137,7 @@ func (h *Hotplug) Check() error {
 		return nil
 	}
 	lost := h.lost()
-	online, err := hostinfo.OnlineCPUs()
+	online, err := kernelfs.OnlineCPUs()
 	if err != nil || len(lost) == 0 && slices.Equal(online, h.online) {
 		return nil
 	}

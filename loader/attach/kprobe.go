@@ -16,10 +16,10 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 )
 
@@ -71,7 +71,7 @@ func (x *expander) CheckFunction(p *manifest.Program) error {
 // Address converts an address to a function and an offset, which every kernel version accepts.
 func (x *expander) Address(p *manifest.Program) (resolve.Match, error) {
 	a := &p.Attach
-	k, err := hostinfo.LoadKallsyms()
+	k, err := kernelfs.LoadKallsyms()
 	if err != nil {
 		return resolve.Match{}, fmt.Errorf("the addresses of kernel functions cannot be read: %w", err)
 	}
@@ -90,7 +90,7 @@ func haveKprobes() bool {
 	if _, err := os.Stat("/sys/bus/event_source/devices/kprobe/type"); err == nil {
 		return true
 	}
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		return false
 	}
@@ -127,12 +127,12 @@ func (x *expander) readFunctions() error {
 	if x.opts.Functions != "" || err == nil && len(x.functions) > 0 {
 		return nil
 	}
-	k, err := hostinfo.LoadKallsyms()
+	k, err := kernelfs.LoadKallsyms()
 	if err != nil {
 		x.functions = nil
 		return fmt.Errorf("the list of kernel functions cannot be read: %w", err)
 	}
-	k.Each(func(s hostinfo.Symbol) bool {
+	k.Each(func(s kernelfs.Symbol) bool {
 		add(resolve.Function{Name: s.Name, Module: s.Module})
 		return true
 	})
@@ -143,7 +143,7 @@ func (x *expander) readFunctions() error {
 // file or, for "", tracefs.
 func readFilterFunctions(path string, add func(resolve.Function)) error {
 	if path == "" {
-		dir, err := hostinfo.Tracefs()
+		dir, err := kernelfs.Tracefs()
 		if err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func attachKprobe(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, _ Op
 	}
 	if m.Several {
 		l, err := attachNamesakes(m, prog, ret)
-		if !errors.Is(err, hostinfo.ErrHiddenSymbols) {
+		if !errors.Is(err, kernelfs.ErrHiddenSymbols) {
 			return l, err
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
 	"github.com/cilium/ebpf/btf"
@@ -164,7 +164,7 @@ func listIterators(x *expander, kind string, parts []string) ([]string, error) {
 			continue
 		}
 		name, ok := strings.CutPrefix(s.Name, "bpf_iter__")
-		if !ok || !probe.Glob(parts[0], name) || hostinfo.IterOverMap[name] != "" {
+		if !ok || !probe.Glob(parts[0], name) || kernelfs.IterOverMap[name] != "" {
 			continue
 		}
 		if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {

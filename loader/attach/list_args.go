@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/probe"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 )
 
 // Arguments returns the arguments of an attach point returned by List, each as "type name", and last the result as
@@ -60,7 +60,7 @@ func namedRawTracepoint(kernel *btf.Spec, name string) *btf.FuncProto {
 
 // eventArgs returns the fields of a tracepoint from its format file.
 func eventArgs(category, event string) []string {
-	f, err := hostinfo.Tracepoint(category, event)
+	f, err := kernelfs.Tracepoint(category, event)
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 func TestList(t *testing.T) {
@@ -38,7 +38,7 @@ func TestList(t *testing.T) {
 }
 
 func TestListTracepoints(t *testing.T) {
-	if dir, err := hostinfo.Tracefs(); err != nil || !canTrace(dir, "sched", "sched_switch") {
+	if dir, err := kernelfs.Tracefs(); err != nil || !canTrace(dir, "sched", "sched_switch") {
 		t.Skip("skipped: cannot read tracefs")
 	}
 	have, err := List(look(t), "t:sched:sched_swi*", Options{})

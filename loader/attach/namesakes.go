@@ -15,9 +15,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 )
 
@@ -62,7 +62,7 @@ func addressesOf(names map[string]bool, module string) (map[string][]uintptr, er
 	if err != nil {
 		return nil, fmt.Errorf("several functions have one name, and their addresses cannot be read: %w", err)
 	}
-	k.Each(func(s hostinfo.Symbol) bool {
+	k.Each(func(s kernelfs.Symbol) bool {
 		if names[s.Name] && inModules(module, s.Module) && !slices.Contains(out[s.Name], uintptr(s.Addr)) {
 			out[strings.Clone(s.Name)] = append(out[s.Name], uintptr(s.Addr))
 		}
@@ -72,13 +72,13 @@ func addressesOf(names map[string]bool, module string) (map[string][]uintptr, er
 }
 
 // kernelSymbols caches the kernel's symbol table while it is in use: it is slow to read, and large.
-var kernelSymbols weak.Pointer[hostinfo.Kallsyms]
+var kernelSymbols weak.Pointer[kernelfs.Kallsyms]
 
-func kallsyms() (*hostinfo.Kallsyms, error) {
+func kallsyms() (*kernelfs.Kallsyms, error) {
 	if k := kernelSymbols.Value(); k != nil {
 		return k, nil
 	}
-	k, err := hostinfo.LoadKallsyms()
+	k, err := kernelfs.LoadKallsyms()
 	if err == nil {
 		kernelSymbols = weak.Make(k)
 	}

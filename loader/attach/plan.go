@@ -21,8 +21,8 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/diag"
 	"btc/loader/host"
-	"btc/loader/report"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
@@ -167,7 +167,7 @@ type expander struct {
 	opts      Options
 	files     *symbols.Files
 	functions []resolve.Function // traceable kernel functions, read once
-	warnings  []*report.Error
+	warnings  []*diag.Error
 
 	switchedOff bool // already warned that function probes do not run
 }
@@ -175,11 +175,11 @@ type expander struct {
 // maxAbsent is the maximum number of missing attach points reported.
 const maxAbsent = 20
 
-// Expand finds the attach sites of all programs. Its error is a *report.Error with the
+// Expand finds the attach sites of all programs. Its error is a *diag.Error with the
 // attach point's position in the script, or several if attach points are missing.
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err error) {
 	x := &expander{host: h, opts: opts}
-	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &report.Error{Text: text}) })
+	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &diag.Error{Text: text}) })
 	out := &Expansion{Probes: map[int]string{}, files: x.files}
 	defer func() {
 		if err != nil {
@@ -268,7 +268,7 @@ func (x *expander) warnSwitchedOff(p *manifest.Program) {
 
 // warn reports a problem with an attach site that is not an error.
 func (x *expander) warn(p *manifest.Program, text string) {
-	x.warnings = append(x.warnings, &report.Error{Pos: p.Pos, Text: text})
+	x.warnings = append(x.warnings, &diag.Error{Pos: p.Pos, Text: text})
 }
 
 // variantShift is the first bit of the number of a usdt probe's location in the number of its attach point (also in

@@ -9,11 +9,11 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 	"btc/loader/rewrite"
 )
@@ -204,7 +204,7 @@ func (g *eventGroups) only(group, event string) bool {
 
 func (g *eventGroups) look() {
 	g.read = true
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		return
 	}

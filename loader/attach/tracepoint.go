@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/adapt"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 )
 
 // Tracepoints lists the events of tracefs that match.
 func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func canTrace(dir, group, event string) bool {
 
 // Tracepoint looks up an event in tracefs.
 func (x *expander) Tracepoint(group, name string) error {
-	_, err := hostinfo.Tracepoint(group, name)
+	_, err := kernelfs.Tracepoint(group, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		gone := resolve.NoMatch(probe.Tracepoint, group+":"+name)
-		if dir, err := hostinfo.Tracefs(); err == nil && group == "syscalls" {
+		if dir, err := kernelfs.Tracefs(); err == nil && group == "syscalls" {
 			if _, err := os.Stat(dir + "/events/syscalls"); errors.Is(err, fs.ErrNotExist) {
 				return &resolve.Missing{
 					Text: gone.Error() + " This kernel has no tracepoints of system calls (CONFIG_FTRACE_SYSCALLS).",
@@ -121,7 +121,7 @@ func (l *eventLink) Close() error {
 // linkTracepoint opens the perf event of a tracepoint and attaches prog to it: by a link (5.15), or by the ioctl on
 // older kernels.
 func linkTracepoint(group, name string, prog *ebpf.Program, cpu int) (io.Closer, error) {
-	id, err := hostinfo.TracepointID(group, name)
+	id, err := kernelfs.TracepointID(group, name)
 	if err != nil {
 		return nil, err
 	}

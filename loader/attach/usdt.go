@@ -8,10 +8,10 @@ import (
 	"os"
 	"strings"
 
+	"btc/internal/elffile"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	"btc/loader/binary"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
@@ -126,10 +126,10 @@ func mappedFiles(pid int) ([]string, error) {
 				gone = true
 			}
 		}
-		if gone || !binary.IsELF(path) {
+		if gone || !elffile.IsELF(path) {
 			path = fmt.Sprintf("/proc/%d/map_files/%s", pid, f[0])
 		}
-		if binary.IsELF(path) {
+		if elffile.IsELF(path) {
 			paths = append(paths, path)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/loader/rewrite"
 )
 
@@ -100,7 +100,7 @@ func (f *Filter) Follows() bool { return f != nil && f.follow }
 
 // LoadTracker loads the program that follows forks; types contains Types. Process IDs are those of
 // a PID namespace; the zero value is the initial one.
-func (f *Filter) LoadTracker(types *btf.Spec, ns hostinfo.Namespace) error {
+func (f *Filter) LoadTracker(types *btf.Spec, ns kernelfs.Namespace) error {
 	o, err := findOffsets(types)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (f *Filter) LoadTracker(types *btf.Spec, ns hostinfo.Namespace) error {
 // tracker assembles the program.
 type tracker struct {
 	offsets
-	ns    hostinfo.Namespace
+	ns    kernelfs.Namespace
 	bytes int // file descriptor of the map
 	size  int32
 	asm   asm.Instructions
@@ -141,7 +141,7 @@ const (
 // process sets r0 to the ID of the process that the task in a register belongs to, and clobbers the
 // register. It jumps to other if the process has no ID in the namespace.
 func (t *tracker) process(task asm.Register, other string) {
-	if t.ns == (hostinfo.Namespace{}) {
+	if t.ns == (kernelfs.Namespace{}) {
 		t.read(word, 4, task, t.tgid)
 		t.emit(asm.LoadMem(asm.R0, asm.RFP, word, asm.Word))
 		return

@@ -26,7 +26,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/loader/kerneltypes"
 )
 
@@ -35,7 +35,7 @@ type Host struct {
 	Online   []int // CPUs online
 	Possible int   // slots in a per-CPU value
 	Start    uint64
-	PIDNS    hostinfo.Namespace
+	PIDNS    kernelfs.Namespace
 
 	types   *btf.Cache
 	clocks  sync.Mutex       // guards the fields below
@@ -52,10 +52,10 @@ const initPIDNS = 0xEFFFFFFC
 func Look() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
-	if h.Online, err = hostinfo.OnlineCPUs(); err != nil {
+	if h.Online, err = kernelfs.OnlineCPUs(); err != nil {
 		return nil, notMounted(fmt.Errorf("cannot list CPUs: %w", err), "sysfs", "/sys")
 	}
-	if h.Possible, err = hostinfo.PossibleCPUs(); err != nil {
+	if h.Possible, err = kernelfs.PossibleCPUs(); err != nil {
 		return nil, notMounted(fmt.Errorf("cannot list CPUs: %w", err), "sysfs", "/sys")
 	}
 	if h.PIDNS, err = pidNamespace(); err != nil {
@@ -73,16 +73,16 @@ func notMounted(err error, kind, dir string) error {
 	return err
 }
 
-func pidNamespace() (hostinfo.Namespace, error) {
+func pidNamespace() (kernelfs.Namespace, error) {
 	fi, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
-		return hostinfo.Namespace{}, notMounted(fmt.Errorf("PID namespace: %w", err), "proc", "/proc")
+		return kernelfs.Namespace{}, notMounted(fmt.Errorf("PID namespace: %w", err), "proc", "/proc")
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || st.Ino == initPIDNS {
-		return hostinfo.Namespace{}, nil
+		return kernelfs.Namespace{}, nil
 	}
-	return hostinfo.Namespace{Dev: st.Dev, Ino: st.Ino}, nil
+	return kernelfs.Namespace{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
 // clockIDs are the clocks of nsecs(): boot, monotonic, tai; sw_tai is tai as
@@ -207,8 +207,8 @@ func (h *Host) GuardsRawTracepoints() bool {
 	return features.HaveProgramHelper(ebpf.Kprobe, asm.FnUserRingbufDrain) == nil
 }
 
-// MemoryBytes returns the machine's memory, 0 if unknown.
-func (h *Host) MemoryBytes() uint64 {
+// MemoryBytes returns the machine's memory in bytes, 0 if unknown.
+func MemoryBytes() uint64 {
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) != nil {
 		return 0

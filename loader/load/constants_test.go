@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/object"
 	"btc/loader/resolve"
 )
@@ -46,7 +46,7 @@ func TestConstants(t *testing.T) {
 	}
 	o.Manifest.Maps = []manifest.Map{{Cache: &manifest.PerCPUCache{}}, {}, {Cache: &manifest.PerCPUCache{Enable: "front_x"}}}
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
-	h := &host.Host{Start: 77, PIDNS: hostinfo.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
+	h := &host.Host{Start: 77, PIDNS: kernelfs.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
 	set := func(o *object.Object, opts Options) error {
 		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &attach.Expansion{}, opts.ChildPID}))
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/loader/attach"
+	"btc/loader/diag"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/object"
-	"btc/loader/report"
 )
 
 // hostSource is what host values are taken from.
@@ -37,7 +37,7 @@ func setHostValues(o *object.Object, from *hostSource) error {
 		}
 		v, err := from.lookUp(value, g.Text)
 		if err != nil {
-			f := &report.Error{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
+			f := &diag.Error{Script: &o.Manifest.Script, Text: err.Error(), Cause: err, Severe: true}
 			if g.Pos != nil {
 				f.Pos = *g.Pos
 			}
@@ -53,14 +53,14 @@ func setHostValues(o *object.Object, from *hostSource) error {
 func (s *hostSource) lookUp(value manifest.HostValue, text string) (uint64, error) {
 	switch value {
 	case manifest.HostKaddr:
-		addr, ok, err := hostinfo.SymbolAddress(text)
+		addr, ok, err := kernelfs.SymbolAddress(text)
 		if err == nil && !ok {
 			//lint:ignore ST1005 bpftrace's words
 			err = fmt.Errorf("Failed to resolve kernel symbol: %s", text)
 		}
 		return addr, err
 	case manifest.HostKaddrOr0:
-		addr, _, err := hostinfo.SymbolAddress(text)
+		addr, _, err := kernelfs.SymbolAddress(text)
 		return addr, err
 	case manifest.HostKfuncExist:
 		id, err := kfuncID(text)

@@ -24,12 +24,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/loader/adapt"
 	"btc/loader/attach"
 	"btc/loader/filter"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
 	"btc/loader/permit"
@@ -91,8 +91,8 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 	if err := setHostValues(o, &hostSource{h, exp, opts.ChildPID}); err != nil {
 		return nil, err
 	}
-	sizeRing(o, h.MemoryBytes())
-	sizeStacks(o, h.MemoryBytes())
+	sizeRing(o, host.MemoryBytes())
+	sizeStacks(o, host.MemoryBytes())
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 		if specs[i], err = p.specOf(c, how); err != nil {
 			return attach.Programs{}, err
 		}
-		types, err = adapt.Tracepoint(p.object.Manifest, c.Prog, specs[i].Instructions, events(c), types, hostinfo.Tracepoint)
+		types, err = adapt.Tracepoint(p.object.Manifest, c.Prog, specs[i].Instructions, events(c), types, kernelfs.Tracepoint)
 		if err != nil {
 			return attach.Programs{}, err
 		}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	"btc/loader/diag"
 	"btc/loader/object"
-	"btc/loader/report"
 )
 
 func TestRefusalReadsTheLog(t *testing.T) {
@@ -57,7 +57,7 @@ func TestOpenFiles(t *testing.T) {
 	if text != "loading kprobe:f: too many open files" || !strings.Contains(hint, "ulimit -n") {
 		t.Errorf("for a program: %q, %q", text, hint)
 	}
-	var placed *report.Error
+	var placed *diag.Error
 	logged := &ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"[4] FUNC_PROTO (anon) return=2"}}
 	if !errors.As(refusal(&manifest.Manifest{}, &manifest.Program{}, nil, 0, logged, nil), &placed) || !strings.Contains(placed.Hint, "ulimit -n") || len(placed.Notes) > 0 {
 		t.Errorf("with a log: %+v", placed)

@@ -14,8 +14,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
+	"btc/loader/diag"
 	"btc/loader/object"
-	"btc/loader/report"
 	"btc/loader/rewrite"
 )
 
@@ -82,7 +82,7 @@ const Iterator = "iterator"
 func walkOf(mp *manifest.Program) manifest.Loss { return manifest.Loss{Kind: Iterator, Pos: &mp.Pos} }
 
 func unbounded(m *manifest.Manifest, mp *manifest.Program, err error) error {
-	return &report.Error{Script: &m.Script, Pos: mp.Pos, Text: fmt.Sprintf("not allowed: the object %v", err),
+	return &diag.Error{Script: &m.Script, Pos: mp.Pos, Text: fmt.Sprintf("not allowed: the object %v", err),
 		Hint: "allow it with --allow long-loops, or everything with --unsafe", Cause: err}
 }
 

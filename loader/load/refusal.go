@@ -18,9 +18,9 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
+	"btc/loader/diag"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
-	"btc/loader/report"
 )
 
 // logTail is the number of lines of the kernel's log that are shown: the reason and the last instructions before it.
@@ -31,7 +31,7 @@ const logTail = 6
 // field that could not be relocated; nil: as missing.
 func refusal(m *manifest.Manifest, mp *manifest.Program, insns asm.Instructions, head int, err error,
 	lacks func(*manifest.FieldUse) string) error {
-	f := &report.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
+	f := &diag.Error{Script: &m.Script, Pos: mp.Pos, Cause: err}
 	var ve *ebpf.VerifierError
 	scarce := outOfFiles(err) || errors.Is(err, unix.ENOMEM) // the log does not mention it
 	if scarce || !errors.As(err, &ve) || len(ve.Log) == 0 {

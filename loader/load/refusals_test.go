@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	"btc/loader/diag"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
-	"btc/loader/report"
 )
 
 // TestUntraceable checks the message of kernels that refuse a function without a line in the log (btf_id_deny before 6.17).
@@ -125,7 +125,7 @@ func TestFieldsOfRefusal(t *testing.T) {
 	} {
 		m := &manifest.Manifest{Target: "6.12", Fields: []manifest.FieldUse{{Program: "other", Insn: c.insn, Type: "struct z", Path: "z"}, {Program: "p", Insn: c.insn, Type: c.typ, Path: "x", Pos: manifest.Pos{Line: 9, Col: 2}}}}
 		p := &manifest.Program{Name: "p", Kind: c.kind, Attach: manifest.Attach{Text: "k:f", Target: "sched", Name: "sched_switch"}}
-		var f *report.Error
+		var f *diag.Error
 		if !errors.As(refusal(m, p, nil, 0, &ebpf.VerifierError{Cause: unix.EINVAL, Log: c.log}, nil), &f) {
 			t.Fatal("not an error with a position")
 		}
@@ -179,7 +179,7 @@ func TestNoTypes(t *testing.T) {
 	} {
 		p := &programs{object: &object.Object{Manifest: m}, opts: Options{BTF: c.given}}
 		err := p.noTypes(c.path, c.err)
-		var f *report.Error
+		var f *diag.Error
 		line := 0
 		text := err.Error()
 		if errors.As(err, &f) {

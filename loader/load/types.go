@@ -14,11 +14,11 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
+	"btc/internal/kernelfs"
 	"btc/loader/adapt"
-	"btc/loader/hostinfo"
+	"btc/loader/diag"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
-	"btc/loader/report"
 )
 
 // findKernelTypes reads the kernel's types that the object names, if the object has relocations. They are the
@@ -128,10 +128,10 @@ func (p *programs) typesFile() (string, error) {
 func runningKernel() (*kerneltypes.Kernel, error) {
 	k := &kerneltypes.Kernel{}
 	var err error
-	if k.Release, err = hostinfo.Release(); err != nil {
+	if k.Release, err = kernelfs.Release(); err != nil {
 		return nil, err
 	}
-	if k.Machine, err = hostinfo.Machine(); err != nil {
+	if k.Machine, err = kernelfs.Machine(); err != nil {
 		return nil, err
 	}
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
@@ -152,7 +152,7 @@ func (p *programs) noTypes(path string, err error) error {
 		}
 		return fmt.Errorf("--btf %s: %w", p.opts.BTF, err)
 	}
-	f := &report.Error{Script: &p.object.Manifest.Script, Cause: err}
+	f := &diag.Error{Script: &p.object.Manifest.Script, Cause: err}
 	switch {
 	case path == kerneltypes.Path && errors.Is(err, fs.ErrNotExist):
 		f.Text = "this kernel has no BTF (" + kerneltypes.Path + " is missing), and the script uses kernel structures"

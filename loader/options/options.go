@@ -15,7 +15,7 @@ import (
 
 	"btc/internal/color"
 	"btc/internal/option"
-	"btc/loader/permission"
+	"btc/loader/permit"
 )
 
 // Values holds the values of btrun's options.
@@ -174,7 +174,7 @@ func (v *Values) Table() option.Table {
 // allowed returns the values of --allow.
 func allowed() []option.Choice {
 	var all []option.Choice
-	for _, p := range permission.All {
+	for _, p := range permit.All {
 		name := string(p.Name)
 		if p.Path {
 			name += "=DIR"

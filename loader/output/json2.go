@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/render"
 )
@@ -75,7 +74,7 @@ func probesAt(m *manifest.Manifest, at manifest.Pos) []string {
 func before(a, b manifest.Pos) bool { return a.Line < b.Line || a.Line == b.Line && a.Col < b.Col }
 
 // json2Arguments appends the arguments of a function.
-func json2Arguments(dst []byte, j *format.JSON, e *event.Event) []byte {
+func json2Arguments(dst []byte, j *format.JSON, e *format.Event) []byte {
 	if len(e.Values) == 0 {
 		return dst
 	}

@@ -9,7 +9,6 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/event"
 	"btc/loader/format"
 )
 
@@ -20,7 +19,7 @@ type lines struct {
 	// origin appends the origin of a line's event, which is nil if the line has none.
 	origin func(dst []byte, r *Run, e *manifest.Event) []byte
 	// arguments appends the values of the event of a line with text.
-	arguments func(dst []byte, j *format.JSON, e *event.Event) []byte
+	arguments func(dst []byte, j *format.JSON, e *format.Event) []byte
 	// message, if not nil, returns the text for a failed helper instead of the diagnostic's text.
 	message func(d *Diagnostic) string
 	// mapLine writes a map.
@@ -41,12 +40,12 @@ func (j *lines) begin(kind string, e *manifest.Event) []byte {
 func (j *lines) end(dst []byte) { j.Out.End(append(dst, '}', '\n')) }
 
 // function writes the text of a function.
-func (j *lines) function(kind string, e *event.Event, text []byte) {
+func (j *lines) function(kind string, e *format.Event, text []byte) {
 	j.endArguments(format.AppendQuoted(append(j.begin(kind, e.Event), `, "data": `...), text), e)
 }
 
 // endArguments ends the line after the text of a function.
-func (j *lines) endArguments(dst []byte, e *event.Event) {
+func (j *lines) endArguments(dst []byte, e *format.Event) {
 	if j.arguments != nil {
 		dst = j.arguments(dst, j.values, e)
 	}
@@ -66,23 +65,23 @@ func (j *lines) Attached(n int) {
 
 func (j *lines) Pinned(path string) { j.Out.Write([]byte("Program pinned to " + path + "\n")) }
 
-func (j *lines) Printf(e *event.Event, f *format.Format) {
+func (j *lines) Printf(e *format.Event, f *format.Format) {
 	j.text = j.Env.Printf(j.text[:0], f, e.Values)
 	j.function("printf", e, j.text)
 }
 
-func (j *lines) Print(e *event.Event) {
+func (j *lines) Print(e *format.Event) {
 	j.end(j.values.Append(append(j.begin("value", e.Event), `, "data": `...), e.Values[0]))
 }
 
-func (j *lines) Time(e *event.Event, text []byte) { j.function("time", e, text) }
+func (j *lines) Time(e *format.Event, text []byte) { j.function("time", e, text) }
 
-func (j *lines) Join(e *event.Event, parts [][]byte, separator string) {
+func (j *lines) Join(e *format.Event, parts [][]byte, separator string) {
 	j.text = joined(j.text[:0], j.Env, parts, separator)
 	j.function("join", e, j.text)
 }
 
-func (j *lines) Piece(e *event.Event, piece []byte, first, last bool) {
+func (j *lines) Piece(e *format.Event, piece []byte, first, last bool) {
 	if first {
 		kind := e.Kind
 		if kind == "system" {

@@ -9,7 +9,6 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/metrics"
 )
@@ -122,7 +121,7 @@ func (o *otlpSink) record(kind, severity string, pos manifest.Pos, body []byte, 
 }
 
 // event writes an event's text with its arguments.
-func (o *otlpSink) event(e *event.Event, body []byte) {
+func (o *otlpSink) event(e *format.Event, body []byte) {
 	body = []byte(strings.TrimSuffix(string(body), "\n"))
 	o.record(e.Kind, severityInfo, e.Pos, body, func(dst []byte) []byte {
 		if len(e.Values) == 0 {
@@ -155,25 +154,25 @@ func (o *otlpSink) value(dst []byte, v format.Value) []byte {
 	return append(format.AppendQuoted(append(dst, `{"stringValue":`...), o.text.Env.Append(nil, v)), '}')
 }
 
-func (o *otlpSink) Printf(e *event.Event, f *format.Format) {
+func (o *otlpSink) Printf(e *format.Event, f *format.Format) {
 	o.body = o.text.Env.Printf(o.body[:0], f, e.Values)
 	o.event(e, o.body)
 }
 
-func (o *otlpSink) Print(e *event.Event) {
+func (o *otlpSink) Print(e *format.Event) {
 	o.body = o.text.Env.Append(o.body[:0], e.Values[0])
 	o.event(e, o.body)
 }
 
-func (o *otlpSink) Time(e *event.Event, text []byte) { o.event(e, text) }
+func (o *otlpSink) Time(e *format.Event, text []byte) { o.event(e, text) }
 
-func (o *otlpSink) Join(e *event.Event, parts [][]byte, separator string) {
+func (o *otlpSink) Join(e *format.Event, parts [][]byte, separator string) {
 	o.body = joined(o.body[:0], o.text.Env, parts, separator)
 	o.event(e, o.body)
 }
 
 // Piece writes a record for each piece, because a file can be larger than a record should be.
-func (o *otlpSink) Piece(e *event.Event, piece []byte, _, _ bool) {
+func (o *otlpSink) Piece(e *format.Event, piece []byte, _, _ bool) {
 	if len(piece) > 0 {
 		o.event(e, piece)
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/render"
 )
@@ -28,16 +27,16 @@ type Sink interface {
 	Pinned(path string)
 
 	// Printf is printf(), with its parsed format.
-	Printf(e *event.Event, f *format.Format)
+	Printf(e *format.Event, f *format.Format)
 	// Print is print() of the value e.Values[0].
-	Print(e *event.Event)
+	Print(e *format.Event)
 	// Time is time(), formatted.
-	Time(e *event.Event, text []byte)
+	Time(e *format.Event, text []byte)
 	// Join is join(), with the non-empty strings.
-	Join(e *event.Event, parts [][]byte, separator string)
+	Join(e *format.Event, parts [][]byte, separator string)
 	// Piece is a part of the file of cat() or of the output of a command of system(), as it arrives. It ends with a
 	// whole character.
-	Piece(e *event.Event, piece []byte, first, last bool)
+	Piece(e *format.Event, piece []byte, first, last bool)
 	// Map is print() of a map.
 	Map(x *Map)
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/render"
 )
@@ -53,8 +52,8 @@ func words(n ...int64) []byte {
 }
 
 // call returns the event of a function with an integer and a string argument.
-func call(kind string) *event.Event {
-	return &event.Event{
+func call(kind string) *format.Event {
+	return &format.Event{
 		Event: &manifest.Event{Kind: kind, Pos: manifest.Pos{Line: 2, Col: 12, EndCol: 16}},
 		Values: []format.Value{
 			{Layout: &integer, Bytes: words(-3)},

@@ -5,7 +5,6 @@ package output
 import (
 	"strconv"
 
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/metrics"
 )
@@ -43,18 +42,18 @@ type exposition struct {
 	noted bool // the omission was reported
 }
 
-func (x *exposition) leaveOut(e *event.Event) {
+func (x *exposition) leaveOut(e *format.Event) {
 	if !x.noted {
 		x.noted = true
 		x.text.Message("WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps")
 	}
 }
 
-func (x *exposition) Printf(e *event.Event, _ *format.Format)       { x.leaveOut(e) }
-func (x *exposition) Print(e *event.Event)                          { x.leaveOut(e) }
-func (x *exposition) Time(e *event.Event, _ []byte)                 { x.leaveOut(e) }
-func (x *exposition) Join(e *event.Event, _ [][]byte, _ string)     { x.leaveOut(e) }
-func (x *exposition) Piece(e *event.Event, _ []byte, first, _ bool) { x.leaveOut(e) }
+func (x *exposition) Printf(e *format.Event, _ *format.Format)       { x.leaveOut(e) }
+func (x *exposition) Print(e *format.Event)                          { x.leaveOut(e) }
+func (x *exposition) Time(e *format.Event, _ []byte)                 { x.leaveOut(e) }
+func (x *exposition) Join(e *format.Event, _ [][]byte, _ string)     { x.leaveOut(e) }
+func (x *exposition) Piece(e *format.Event, _ []byte, first, _ bool) { x.leaveOut(e) }
 
 // Map ignores print() of a map, because each document contains all maps.
 func (x *exposition) Map(*Map) {}

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"btc/internal/probe"
-	"btc/loader/event"
+	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/render"
-	"btc/loader/report"
 )
 
 // Text is the language's own output. Messages are written to the error output.
@@ -37,17 +36,17 @@ func (t *text) Attached(n int) {
 
 func (t *text) Pinned(path string) { t.Out.Write([]byte("Program pinned to " + path + "\n")) }
 
-func (t *text) Printf(e *event.Event, f *format.Format) {
+func (t *text) Printf(e *format.Event, f *format.Format) {
 	t.Out.End(t.Env.Printf(t.Out.Begin(), f, e.Values))
 }
 
-func (t *text) Print(e *event.Event) {
+func (t *text) Print(e *format.Event) {
 	t.Out.End(append(t.Env.Append(t.Out.Begin(), e.Values[0]), '\n'))
 }
 
-func (t *text) Time(_ *event.Event, text []byte) { t.Out.Write(text) }
+func (t *text) Time(_ *format.Event, text []byte) { t.Out.Write(text) }
 
-func (t *text) Join(_ *event.Event, parts [][]byte, separator string) {
+func (t *text) Join(_ *format.Event, parts [][]byte, separator string) {
 	t.Out.End(append(joined(t.Out.Begin(), t.Env, parts, separator), '\n'))
 }
 
@@ -67,7 +66,7 @@ func joined(dst []byte, env *format.Env, parts [][]byte, separator string) []byt
 
 // Piece escapes control characters in files; commands may write anything to the terminal. A
 // newline follows the output of a command, as in bpftrace, even if that ends with one.
-func (t *text) Piece(e *event.Event, piece []byte, _, last bool) {
+func (t *text) Piece(e *format.Event, piece []byte, _, last bool) {
 	isFile := e.Kind == "cat"
 	if isFile {
 		piece = t.Env.Clean(nil, piece)
@@ -94,7 +93,7 @@ func (t *text) Diagnostic(d *Diagnostic) {
 	if d.Muted {
 		return
 	}
-	f := &report.Error{Script: &t.Manifest.Script, Pos: d.Pos, Chain: d.Chain, Text: d.Text}
+	f := &diag.Error{Script: &t.Manifest.Script, Pos: d.Pos, Chain: d.Chain, Text: d.Text}
 	if d.Helper != "" {
 		f.Text += fmt.Sprintf("\nAdditional Info - helper: %s, retcode: %d", d.Helper, d.Code)
 	}
@@ -107,7 +106,7 @@ func (t *text) Diagnostic(d *Diagnostic) {
 
 // Detached reports a probe at once, and End shows it again, with the maps.
 func (t *text) Detached(d *Detachment) {
-	f := &report.Error{Script: &t.Manifest.Script, Pos: d.Pos, Text: d.Text()}
+	f := &diag.Error{Script: &t.Manifest.Script, Pos: d.Pos, Text: d.Text()}
 	t.Message(f.Message("WARNING"))
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"btc/loader/object"
 )
@@ -36,16 +35,6 @@ func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 		return n*(hashElement+key+8+value*uint64(cpus)) + buckets(n)*hashBucket
 	}
 	return n // max_entries of a ring buffer is its size in bytes
-}
-
-// DefaultMemory returns the limit of the maps of one run unless the operator sets one: half of
-// the machine's memory, in bytes; 0 if unknown.
-func DefaultMemory() uint64 {
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) != nil {
-		return 0
-	}
-	return uint64(info.Totalram) * uint64(info.Unit) / 2
 }
 
 func round8(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }

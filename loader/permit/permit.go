@@ -10,7 +10,6 @@ package permit
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,31 +20,10 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/internal/safefile"
+	"btc/loader/diag"
 	"btc/loader/object"
-	"btc/loader/permission"
-	"btc/loader/report"
 	"btc/loader/resolve"
 	"btc/loader/rewrite"
-)
-
-// Permission is one that the operator can grant separately; the names are in
-// loader/permission.
-type Permission = permission.Permission
-
-// The permissions, re-exported.
-const (
-	System       = permission.System
-	Signal       = permission.Signal
-	Override     = permission.Override
-	WriteUser    = permission.WriteUser
-	ProbeAddress = permission.ProbeAddress
-	LongLoops    = permission.LongLoops
-	TracePrintk  = permission.TracePrintk
-	Files        = permission.Files
-	Pins         = permission.Pins
-
-	none Permission = "" // allowed only by --unsafe
 )
 
 // Action is something that an object does and that needs a permission.
@@ -239,7 +217,7 @@ func (g *Grants) Limit(by *Grants, at string) error {
 	if g.All && !by.All {
 		return fmt.Errorf("--unsafe is not permitted on this host: %s", g.limitedTo())
 	}
-	for _, p := range permission.All {
+	for _, p := range All {
 		for _, path := range g.given[p.Name] {
 			if _, ok := by.Root(&Action{Permission: p.Name, Path: path}); by.All || ok && p.Path ||
 				!p.Path && by.Has(p.Name) {
@@ -262,9 +240,9 @@ func (g *Grants) limitedTo() string { return g.limitAt + " permits " + g.limit.S
 func (g *Grants) String() string {
 	var all []string
 	if g.All {
-		all = append(all, string(permission.Unsafe))
+		all = append(all, string(Unsafe))
 	}
-	for _, p := range permission.All {
+	for _, p := range All {
 		for _, path := range g.given[p.Name] {
 			if text := string(p.Name); p.Path {
 				all = append(all, text+"="+path)
@@ -282,7 +260,7 @@ func (g *Grants) String() string {
 // Allow grants a permission: "system", or "files=DIR".
 func (g *Grants) Allow(text string) error {
 	name, path, hasPath := strings.Cut(text, "=")
-	for _, p := range permission.All {
+	for _, p := range All {
 		if p.Name != Permission(name) {
 			continue
 		}
@@ -302,7 +280,7 @@ func (g *Grants) Allow(text string) error {
 		return nil
 	}
 	var names []string
-	for _, p := range permission.All {
+	for _, p := range All {
 		names = append(names, string(p.Name))
 	}
 	return fmt.Errorf("--allow: unknown permission %q (known: %s)", name, strings.Join(names, ", "))
@@ -353,40 +331,8 @@ func (g *Grants) root(a *Action) (dir string, ok bool) {
 	return filepath.Dir(a.Path), g.All
 }
 
-// Create creates or truncates a file that an object writes, with mode 0600. Below the directory that the operator
-// allowed (with --unsafe, the file's own directory) no symbolic link is followed. An existing file must be a regular
-// file with one hard link.
-func (g *Grants) Create(path string) (*os.File, error) {
-	a := &Action{Permission: Files, Path: absolute(path)}
-	root, ok := g.Root(a)
-	if !ok {
-		return nil, &os.PathError{Op: "create", Path: path, Err: os.ErrPermission}
-	}
-	name, err := filepath.Rel(root, a.Path)
-	if err != nil {
-		return nil, err
-	}
-	return safefile.CreateIn(root, name)
-}
-
-// PinDir opens the directory of an iterator's pin, with the rules of Create, and returns it with the pin's name
-// there.
-func (g *Grants) PinDir(path string) (dir *os.File, name string, err error) {
-	a := &Action{Permission: Pins, Path: absolute(path)}
-	root, ok := g.Root(a)
-	if !ok {
-		return nil, "", &os.PathError{Op: "pin", Path: path, Err: os.ErrPermission}
-	}
-	in, name := filepath.Split(a.Path)
-	if in, err = filepath.Rel(root, in); err != nil {
-		return nil, "", err
-	}
-	dir, err = safefile.DirIn(root, in)
-	return dir, name, err
-}
-
 // Check returns an error if an object does something that the operator does not allow. Its error is a
-// *report.Error that names the first such clause of the script.
+// *diag.Error that names the first such clause of the script.
 func (g *Grants) Check(o *object.Object) error {
 	for _, a := range Actions(o) {
 		if !a.OnHost && !g.Covers(&a) {
@@ -400,8 +346,8 @@ func (g *Grants) Check(o *object.Object) error {
 	return nil
 }
 
-func refusal(script *manifest.Script, a *Action) *report.Error {
-	f := &report.Error{Script: script, Pos: a.Pos}
+func refusal(script *manifest.Script, a *Action) *diag.Error {
+	f := &diag.Error{Script: script, Pos: a.Pos}
 	switch {
 	case a.Permission == ProbeAddress:
 		f.Text = "Probing by address requires --unsafe"

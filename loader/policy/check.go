@@ -18,10 +18,9 @@ import (
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/attach"
+	"btc/loader/diag"
 	"btc/loader/object"
-	"btc/loader/permission"
 	"btc/loader/permit"
-	"btc/loader/report"
 	"btc/loader/resolve"
 )
 
@@ -46,12 +45,12 @@ func (p *Policy) Apply(l *Limits) error {
 			return err
 		}
 	}
-	if l.Command != "" && !p.permits(permission.Command) {
-		return p.lacks(permission.Command, "-c")
+	if l.Command != "" && !p.permits(permit.Command) {
+		return p.lacks(permit.Command, "-c")
 	}
 	for _, path := range l.Files {
-		if path != "" && !p.permits(permission.Read) {
-			return p.lacks(permission.Read, "reading "+path)
+		if path != "" && !p.permits(permit.Read) {
+			return p.lacks(permit.Read, "reading "+path)
 		}
 	}
 	if p.budget > 0 {
@@ -97,12 +96,12 @@ func (p *Policy) more(option, requested, most string) error {
 }
 
 // lacks returns the error for an option that needs a permission of the policy.
-func (p *Policy) lacks(of permission.Permission, what string) error {
+func (p *Policy) lacks(of permit.Permission, what string) error {
 	return fmt.Errorf("%s is not permitted on this host: \"allow\" in %s does not list %q", what, p.At("allow"), of)
 }
 
 // permits reports whether the policy grants a permission.
-func (p *Policy) permits(of permission.Permission) bool {
+func (p *Policy) permits(of permit.Permission) bool {
 	return p == nil || p.grants == nil || len(p.others[of]) > 0
 }
 
@@ -113,8 +112,8 @@ func (p *Policy) Output(path string) error {
 	if path == "" || p == nil || p.grants == nil {
 		return nil
 	}
-	if !p.permits(permission.Output) {
-		return p.lacks(permission.Output, "writing "+path)
+	if !p.permits(permit.Output) {
+		return p.lacks(permit.Output, "writing "+path)
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -127,13 +126,13 @@ func (p *Policy) Output(path string) error {
 	if fi, err := os.Lstat(abs); err == nil && !fi.Mode().IsRegular() {
 		return fmt.Errorf("writing %s is not permitted on this host: %w", path, safefile.ErrNotRegular)
 	}
-	for _, root := range p.others[permission.Output] {
+	for _, root := range p.others[permit.Output] {
 		if rel, err := filepath.Rel(filepath.Clean(root), dir); err == nil && filepath.IsLocal(rel) {
 			return nil
 		}
 	}
 	return fmt.Errorf("writing %s is not permitted on this host: %s permits files below %s", path, p.At("allow"),
-		strings.Join(p.others[permission.Output], ", "))
+		strings.Join(p.others[permit.Output], ", "))
 }
 
 // MemoryFrom returns the line that limits the maps, or "" if there is none.
@@ -158,9 +157,9 @@ func (p *Policy) Object(o *object.Object) error {
 		}
 	}
 	if e := p.printsFile(m); e != nil {
-		return &report.Error{
+		return &diag.Error{
 			Script: &m.Script, Pos: e.Pos, Text: "cat() is not permitted on this host",
-			Hint: fmt.Sprintf("\"allow\" in %s does not list %q", p.At("allow"), permission.Read),
+			Hint: fmt.Sprintf("\"allow\" in %s does not list %q", p.At("allow"), permit.Read),
 		}
 	}
 	return nil
@@ -169,7 +168,7 @@ func (p *Policy) Object(o *object.Object) error {
 // printsFile returns an event that prints a file although the policy does not permit it; nil if
 // there is none.
 func (p *Policy) printsFile(m *manifest.Manifest) *manifest.Event {
-	if p.permits(permission.Read) {
+	if p.permits(permit.Read) {
 		return nil
 	}
 	for i := range m.Events {
@@ -377,7 +376,7 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 	}
 	if e := p.printsFile(m); e != nil {
 		refuses = append(refuses,
-			fmt.Sprintf("cat(): \"allow\" in %s does not list %q", p.At("allow"), permission.Read))
+			fmt.Sprintf("cat(): \"allow\" in %s does not list %q", p.At("allow"), permit.Read))
 	}
 	if p.memory > 0 {
 		text := fmt.Sprintf("maps of at most %s (%s)", permit.Size(p.memory), p.At("max_memory"))
@@ -466,7 +465,7 @@ func (x *pattern) covers(s *site) bool {
 
 // refusal returns the error for an attach point.
 func (p *Policy) refusal(script *manifest.Script, x *manifest.Program, what string) error {
-	return &report.Error{
+	return &diag.Error{
 		Script: script, Pos: x.Pos, Text: what + " is not permitted on this host",
 		Hint: p.At("probes") + " permits " + p.probesText(),
 	}

@@ -16,7 +16,6 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/spell"
-	"btc/loader/permission"
 	"btc/loader/permit"
 )
 
@@ -32,7 +31,7 @@ type Policy struct {
 	lines  map[string]int // line of each key
 	probes []pattern      // nil: all
 	grants *permit.Grants // nil: all
-	others map[permission.Permission][]string
+	others map[permit.Permission][]string
 	budget float64
 	memory uint64
 	time   time.Duration
@@ -98,11 +97,11 @@ func parse(data []byte) (*Policy, error) {
 
 // allow parses the permissions.
 func (p *Policy) allow(names []string) error {
-	p.grants, p.others = &permit.Grants{}, map[permission.Permission][]string{}
+	p.grants, p.others = &permit.Grants{}, map[permit.Permission][]string{}
 	for _, text := range names {
 		name, path, hasPath := strings.Cut(text, "=")
-		of := permission.Permission(name)
-		if !slices.Contains(permission.OfPolicy, of) {
+		of := permit.Permission(name)
+		if !slices.Contains(permit.OfPolicy, of) {
 			if err := p.grants.Allow(text); err != nil {
 				return unknownPermission(name, err)
 			}
@@ -112,11 +111,11 @@ func (p *Policy) allow(names []string) error {
 			continue
 		}
 		switch {
-		case of == permission.Output && !strings.HasPrefix(path, "/"):
+		case of == permit.Output && !strings.HasPrefix(path, "/"):
 			return fmt.Errorf("%q: expected output=DIR with an absolute path", text)
-		case of != permission.Output && hasPath:
+		case of != permit.Output && hasPath:
 			return fmt.Errorf("%s does not take a value", name)
-		case of == permission.Unsafe:
+		case of == permit.Unsafe:
 			p.grants.All = true
 		}
 		p.others[of] = append(p.others[of], path)
@@ -126,8 +125,8 @@ func (p *Policy) allow(names []string) error {
 
 // unknownPermission extends the error for an unknown name by the names that only a policy has.
 func unknownPermission(name string, err error) error {
-	known := slices.Clone(permission.OfPolicy)
-	for _, x := range permission.All {
+	known := slices.Clone(permit.OfPolicy)
+	for _, x := range permit.All {
 		if string(x.Name) == name {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // Missing is the error for an attach point that does not exist on a kernel. The script's
@@ -65,8 +65,8 @@ func (f *Failure) Error() string {
 func (f *Failure) Unwrap() error { return f.Cause }
 
 // Report formats the error with the script's position, as an error or as a skipped attach point.
-func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *report.Error {
-	out := &report.Error{
+func (f *Failure) Report(m *manifest.Manifest, p *manifest.Program) *diag.Error {
+	out := &diag.Error{
 		Script: &m.Script,
 		Pos:    p.Pos,
 		Text:   "Unable to attach probe: " + f.Probe + "." + expected,

@@ -8,7 +8,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // The kernel runs at most 64 programs at a tracepoint (BPF_TRACE_MAX_PROGS), and 36 (7.2) to 40 (5.10) at the
@@ -47,7 +47,7 @@ func siteLimit(p *Plan, m *Match) (limit int, site string) {
 
 // Join joins the plans of clauses where more share an attach site than the kernel accepts. With separate set, or
 // where that is not enough, it returns an error.
-func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *report.Error) {
+func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *diag.Error) {
 	size := manyClauses
 	if separate {
 		size = 1
@@ -63,7 +63,7 @@ func Join(m *manifest.Manifest, plans []Plan, separate bool) ([]Plan, *report.Er
 			if separate {
 				why = "with --budget, each clause is a program of its own"
 			}
-			return nil, &report.Error{Script: &m.Script, Pos: over.Prog.Pos,
+			return nil, &diag.Error{Script: &m.Script, Pos: over.Prog.Pos,
 				Text:  fmt.Sprintf("too many clauses on %s: the kernel runs at most %d programs there", site, limit),
 				Notes: []string{why}}
 		}

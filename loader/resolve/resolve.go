@@ -19,11 +19,11 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
-	"btc/loader/hostinfo"
-	"btc/loader/report"
+	"btc/loader/diag"
 )
 
 // Kernel describes the attach points that a kernel has.
@@ -187,8 +187,8 @@ func LinksNumber(p *manifest.Program) bool {
 // Result is the outcome for one program.
 type Result struct {
 	Prog *manifest.Program
-	Plan *Plan         // nil: the program is not attached
-	Err  *report.Error // reason why there is no plan; nil if there is one
+	Plan *Plan       // nil: the program is not attached
+	Err  *diag.Error // reason why there is no plan; nil if there is one
 	// Dropped means that the script runs without the program, with a warning unless Silent is set.
 	// Otherwise Err ends the run, unless Unknown is set.
 	Dropped, Silent bool
@@ -202,13 +202,13 @@ type Results struct {
 	// Clauses are the errors for clauses without any remaining attach point.
 	Clauses []ClauseError
 	// Limit is the error if all plans together exceed a limit, or nil.
-	Limit *report.Error
+	Limit *diag.Error
 }
 
 // ClauseError is the error for a clause without any remaining attach point.
 type ClauseError struct {
 	Clause int // number of the clause
-	*report.Error
+	*diag.Error
 	Warn bool // only a warning: the script runs without the clause
 }
 
@@ -244,7 +244,7 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 		clauses.Keep(p)
 		plan.Prog = p
 		if total += len(plan.Matches); total > maxMatches {
-			out.Limit = &report.Error{
+			out.Limit = &diag.Error{
 				Script: &m.Script,
 				Pos:    p.Pos,
 				Text:   fmt.Sprintf("the attach points up to this one match more than %d attach sites", maxMatches),
@@ -252,7 +252,7 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 			return out
 		}
 		if programs += plan.NumPrograms(); programs > limit(m, "max_bpf_progs") {
-			out.Limit = &report.Error{
+			out.Limit = &diag.Error{
 				Script: &m.Script,
 				Pos:    p.Pos,
 				Text: fmt.Sprintf("Your program is trying to generate more than %d BPF programs, which exceeds the current limit of %d",
@@ -265,7 +265,7 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 	}
 	out.Clauses = emptyClauses(m, clauses)
 	if limit := limit(m, "max_probes"); total > limit {
-		out.Limit = &report.Error{
+		out.Limit = &diag.Error{
 			Script: &m.Script,
 			Text: fmt.Sprintf(
 				"Can't attach to %d probes because it exceeds the current limit of %d probes.\n"+
@@ -290,7 +290,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	case errors.As(err, &unknown):
 		clauses.Keep(p)
 		r.Unknown = true
-		r.Err = &report.Error{Script: &m.Script, Pos: p.Pos, Text: unknown.Text, Cause: err}
+		r.Err = &diag.Error{Script: &m.Script, Pos: p.Pos, Text: unknown.Text, Cause: err}
 		return r
 	case errors.As(err, &failure):
 		r.Err = failure.Report(m, p)
@@ -301,10 +301,10 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 		r.Silent = adapt.Mode(p) == "ignore"
 		return r
 	case !errors.As(err, &gone):
-		r.Err = &report.Error{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
+		r.Err = &diag.Error{Script: &m.Script, Pos: p.Pos, Text: p.Attach.Text + ": " + err.Error(), Cause: err}
 		return r
 	}
-	r.Err = &report.Error{
+	r.Err = &diag.Error{
 		Script: &m.Script,
 		Pos:    p.Pos,
 		Text:   gone.Text,
@@ -326,7 +326,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 	var out []ClauseError
 	for _, l := range clauses.Empty(m) {
-		f := &report.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Missing}
+		f := &diag.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Missing}
 		if l.Mode == "warn" {
 			f.Text = RemovedProbe
 			out = append(out, ClauseError{l.First.Clause, f, true})
@@ -441,7 +441,7 @@ func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 // iterator looks up the kernel function that describes a kind of iterator.
 func iterator(k Kernel, p *manifest.Program) (Plan, error) {
 	kind := p.Attach.Name
-	if what, ok := hostinfo.IterOverMap[kind]; ok {
+	if what, ok := kernelfs.IterOverMap[kind]; ok {
 		return Plan{}, &Missing{Text: fmt.Sprintf(
 			"No matches for iter %s. It visits the %s of one map, which a script cannot name.", kind, what)}
 	}

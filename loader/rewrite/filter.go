@@ -5,7 +5,7 @@ package rewrite
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 // Filter limits a program to processes and cgroups: a prologue returns 0 at once for any other
@@ -13,7 +13,7 @@ import (
 // nothing to a program.
 type Filter struct {
 	// Namespace is the PID namespace of the process IDs below; the zero value is the initial one.
-	Namespace hostinfo.Namespace
+	Namespace kernelfs.Namespace
 	// PID is the process ID; 0: any.
 	PID int
 	// Processes is the descriptor of an array with one value of ProcessBytes bytes, in which the
@@ -70,9 +70,9 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 // CurrentProcess sets r0 to the ID of the current process in a PID namespace; the zero value is the
 // initial one. The result is 0 for processes outside the namespace. The code uses the frame down to
 // r10-8, and no callee-saved register.
-func CurrentProcess(ns hostinfo.Namespace) asm.Instructions {
+func CurrentProcess(ns kernelfs.Namespace) asm.Instructions {
 	var p prologue
-	if ns == (hostinfo.Namespace{}) {
+	if ns == (kernelfs.Namespace{}) {
 		p.emit(callHelper(asm.FnGetCurrentPidTgid), aluImm(asm.RSh, asm.R0, 32))
 		return p.insns
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"btc/internal/kernelfs"
 	"btc/loader/host"
-	"btc/loader/hostinfo"
 )
 
 // TestFilterProcess checks that a program with the filter runs in its process only, whether process IDs
@@ -29,7 +29,7 @@ func TestFilterProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, ns := range []hostinfo.Namespace{h.PIDNS, {Dev: st.Dev, Ino: st.Ino}} {
+	for _, ns := range []kernelfs.Namespace{h.PIDNS, {Dev: st.Dev, Ino: st.Ino}} {
 		for pid, want := range map[int]uint32{os.Getpid(): 7, os.Getpid() + 1: 0} {
 			// This loads from the context, so r1 must have been restored.
 			body := asm.Instructions{

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
-	"btc/loader/hostinfo"
 )
 
 var update = flag.Bool("update", false, "rewrite the texts of testdata")
@@ -50,7 +50,7 @@ func TestPrograms(t *testing.T) {
 			return nil
 		},
 		"process-namespace": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {
-			s.Instructions = (&Filter{PID: 1234, Namespace: hostinfo.Namespace{Dev: 4, Ino: 1 << 33}}).Program(s.Instructions)
+			s.Instructions = (&Filter{PID: 1234, Namespace: kernelfs.Namespace{Dev: 4, Ino: 1 << 33}}).Program(s.Instructions)
 			return nil
 		},
 		"filter": func(s *ebpf.ProgramSpec, _ *manifest.Program) error {

@@ -18,10 +18,10 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/object"
 	"btc/loader/output"
+	"btc/targets/kernel"
 )
 
 // compiled compiles a script and returns its object.

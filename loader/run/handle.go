@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
+	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/output"
 	"btc/loader/render"
-	"btc/loader/report"
 	"btc/loader/symbols"
 )
 
@@ -38,7 +37,7 @@ func formatters(m *manifest.Manifest) []*formatter {
 	return out
 }
 
-type handler = func(*writer, *event.Event)
+type handler = func(*writer, *format.Event)
 
 // handlers has one entry per event kind of the manifest.
 var handlers map[string]handler
@@ -46,10 +45,10 @@ var handlers map[string]handler
 func init() {
 	handlers = map[string]handler{
 		"printf":       (*writer).onPrintf,
-		"print":        func(s *writer, e *event.Event) { s.sink.Print(e) },
+		"print":        func(s *writer, e *format.Event) { s.sink.Print(e) },
 		"print_map":    (*writer).onPrintMap,
-		"clear":        func(s *writer, e *event.Event) { s.onReset(e, s.maps.take) },
-		"zero":         func(s *writer, e *event.Event) { s.onReset(e, s.maps.zero) },
+		"clear":        func(s *writer, e *format.Event) { s.onReset(e, s.maps.take) },
+		"zero":         func(s *writer, e *format.Event) { s.onReset(e, s.maps.zero) },
 		"exit":         (*writer).onExit,
 		"time":         (*writer).onTime,
 		"join":         (*writer).onJoin,
@@ -57,11 +56,11 @@ func init() {
 		"system":       (*writer).onSystem,
 		"error":        (*writer).onError,
 		"helper_error": (*writer).onHelperError,
-		"errorf":       func(s *writer, e *event.Event) { s.onMessage(e, "ERROR") },
-		"warnf":        func(s *writer, e *event.Event) { s.onMessage(e, "WARNING") },
-		"unwatch":      func(s *writer, e *event.Event) { s.unwatch(e.Uint(0)) },
-		"skboutput":    func(*writer, *event.Event) {}, // header of a packet, see packets; never in the ring buffer
-		"proc":         func(s *writer, e *event.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
+		"errorf":       func(s *writer, e *format.Event) { s.onMessage(e, "ERROR") },
+		"warnf":        func(s *writer, e *format.Event) { s.onMessage(e, "WARNING") },
+		"unwatch":      func(s *writer, e *format.Event) { s.unwatch(e.Uint(0)) },
+		"skboutput":    func(*writer, *format.Event) {}, // header of a packet, see packets; never in the ring buffer
+		"proc":         func(s *writer, e *format.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
@@ -95,12 +94,12 @@ func handlersOf(m *manifest.Manifest) []handler {
 
 // complain reports an error that does not end the run.
 func (s *session) complain(pos manifest.Pos, err error) {
-	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+	f := &diag.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.warnOf(f)
 }
 
 // warnOf shows a warning with its position, unless warnings are disabled.
-func (s *session) warnOf(f *report.Error) {
+func (s *session) warnOf(f *diag.Error) {
 	switch {
 	case s.opts.NoWarnings:
 	case s.opts.PaintWarning != nil:
@@ -135,12 +134,12 @@ func (s *session) queueMessage(write func(), size int) {
 }
 
 // printf returns the formatted output of an event, valid until the next event.
-func (s *writer) printf(e *event.Event) []byte {
+func (s *writer) printf(e *format.Event) []byte {
 	s.text = s.Env.Printf(s.text[:0], s.format[e.ID], e.Values)
 	return s.text
 }
 
-func (s *writer) onPrintf(e *event.Event) { s.sink.Printf(e, s.format[e.ID]) }
+func (s *writer) onPrintf(e *format.Event) { s.sink.Printf(e, s.format[e.ID]) }
 
 // aheadWait is how long a print waits for the clear of the same program, which follows in the ring
 // buffer within microseconds.
@@ -148,7 +147,7 @@ const aheadWait = 5 * time.Millisecond
 
 // onPrintMap prints a map. If the script clears or zeroes the map next, both are done in one step,
 // so that no update in between is lost.
-func (s *writer) onPrintMap(e *event.Event) {
+func (s *writer) onPrintMap(e *format.Event) {
 	m := s.manifest.Map(e.Map)
 	top := s.top(int(min(e.Uint(0), 1<<30)), uint32(e.Uint(1)))
 	read := s.maps.elements
@@ -181,7 +180,7 @@ func (s *writer) nextReset(e *manifest.Event) string {
 	}
 	kind := ""
 	s.events.ahead(aheadWait, func(r []byte) verdict {
-		ev, err := event.Decode(s.manifest, r)
+		ev, err := format.DecodeEvent(s.manifest, r)
 		switch {
 		case err != nil || ev.Kind != "exit" && ev.Map != e.Map:
 			return skipRecord
@@ -204,7 +203,7 @@ func (s *session) resets(name string) bool {
 	return false
 }
 
-func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Element, error)) {
+func (s *writer) onReset(e *format.Event, reset func(*manifest.Map) ([]render.Element, error)) {
 	m := s.manifest.Map(e.Map)
 	if s.exitAhead() {
 		// Waiting for programs that still use the old slot can take several intervals; their
@@ -221,7 +220,7 @@ func (s *writer) onReset(e *event.Event, reset func(*manifest.Map) ([]render.Ele
 func (s *session) exitAhead() bool {
 	found := false
 	s.events.ahead(0, func(r []byte) verdict {
-		ev, err := event.Decode(s.manifest, r)
+		ev, err := format.DecodeEvent(s.manifest, r)
 		if err != nil || ev.Kind != "exit" {
 			return skipRecord
 		}
@@ -238,12 +237,12 @@ func (s *writer) sweep(m *manifest.Map, pos manifest.Pos) {
 	}
 }
 
-func (s *writer) onExit(e *event.Event) {
+func (s *writer) onExit(e *format.Event) {
 	s.exited = true
 	s.status = int(e.Uint(0) & 0xff)
 }
 
-func (s *writer) onTime(e *event.Event) {
+func (s *writer) onTime(e *format.Event) {
 	f := e.Format
 	if f == "" && !slices.Contains(s.manifest.Requires, manifest.EmptyTime) {
 		f = "%H:%M:%S\n" // the object is from before this feature
@@ -261,7 +260,7 @@ func (s *writer) onTime(e *event.Event) {
 const maxTime = 64
 
 // onJoin prints strings joined by the separator; they arrive in one buffer, each NUL-terminated.
-func (s *writer) onJoin(e *event.Event) {
+func (s *writer) onJoin(e *format.Event) {
 	sep := e.Format
 	if sep == "" {
 		sep = " "
@@ -276,7 +275,7 @@ func (s *writer) onJoin(e *event.Event) {
 }
 
 // onError reports a run-time error in a program, such as a division by zero.
-func (s *writer) onError(e *event.Event) {
+func (s *writer) onError(e *format.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) {
 		return
@@ -293,7 +292,7 @@ func (s *writer) onError(e *event.Event) {
 }
 
 // onHelperError reports a failed helper call.
-func (s *writer) onHelperError(e *event.Event) {
+func (s *writer) onHelperError(e *format.Event) {
 	i := e.Uint(0)
 	if i >= uint64(len(s.manifest.Errors)) || !s.limited.admit(int(i), time.Now()) {
 		return
@@ -318,7 +317,7 @@ func helperText(helper string, code int) string {
 }
 
 // onMessage handles errorf() and warnf().
-func (s *writer) onMessage(e *event.Event, severity string) {
+func (s *writer) onMessage(e *format.Event, severity string) {
 	if severity == "ERROR" && s.isFront {
 		s.errors++
 	}

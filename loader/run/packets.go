@@ -14,8 +14,7 @@ import (
 	"github.com/cilium/ebpf/perf"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
-	"btc/loader/pcap"
+	"btc/loader/format"
 )
 
 // packetBuffer is the size of each CPU's buffer for packets that have not been written yet.
@@ -35,8 +34,8 @@ type packets struct {
 	session *session
 	reader  *perf.Reader
 	files   []*os.File
-	writers map[string]*pcap.Writer // by file name
-	event   event.Event
+	writers map[string]*packetWriter // by file name
+	event   format.Event
 	lost    uint64
 	failed  map[string]bool // files that failed on write
 	done    sync.WaitGroup
@@ -48,7 +47,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 	if m == nil {
 		return nil, nil
 	}
-	p := &packets{session: s, writers: map[string]*pcap.Writer{}, failed: map[string]bool{}}
+	p := &packets{session: s, writers: map[string]*packetWriter{}, failed: map[string]bool{}}
 	var err error
 	if m.Type() != ebpf.PerfEventArray {
 		return nil, fmt.Errorf("unexpected type of the packet map: %s", m.Type())
@@ -77,7 +76,7 @@ func (p *packets) open(e *manifest.Event) error {
 		return fmt.Errorf("skboutput(): cannot create its file: %w", err)
 	}
 	p.files = append(p.files, f)
-	w, err := pcap.NewWriter(f)
+	w, err := newPacketWriter(f)
 	if err != nil {
 		return fmt.Errorf("skboutput(): cannot write its file: %w", err)
 	}

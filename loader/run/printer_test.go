@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
+	"btc/loader/format"
 	"btc/loader/output"
 )
 
@@ -154,7 +154,7 @@ func TestPrinterError(t *testing.T) {
 // that item, that the others are printed, and that the status is not 0.
 func TestPanicOfOneItem(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testPrintf, 2))
-	s.handlers[testExit] = func(*writer, *event.Event) { panic("of an event") }
+	s.handlers[testExit] = func(*writer, *format.Event) { panic("of an event") }
 	s.drain()
 	s.front.later(0, manifest.Pos{}, func(w *writer) {
 		w.Out.Write([]byte("half"))

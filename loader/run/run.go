@@ -30,6 +30,7 @@ import (
 	"btc/loader/attach"
 	"btc/loader/cgroup"
 	"btc/loader/containers"
+	"btc/loader/diag"
 	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/load"
@@ -37,7 +38,6 @@ import (
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/policy"
-	"btc/loader/report"
 	"btc/loader/resolve"
 	"btc/loader/symbols"
 )
@@ -104,7 +104,7 @@ type Options struct {
 	// may be nil.
 	Hint, Progress func(text string)
 	// PaintWarning shows a warning in color; nil: all warnings go to Err.
-	PaintWarning func(f *report.Error)
+	PaintWarning func(f *diag.Error)
 	// Getenv returns the environment variables that override settings of the script; nil: there are
 	// none.
 	Getenv func(name string) string
@@ -244,7 +244,7 @@ func (s *session) prepare() error {
 		return err
 	}
 	if pos, err := manifest.FillTexts(m, values); err != nil {
-		return &report.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
+		return &diag.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
 	}
 	if err := s.opts.Policy.Object(s.object); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (s *session) prepare() error {
 		return err
 	}
 	for _, p := range manifest.NotGiven(m, params) {
-		f := &report.Error{
+		f := &diag.Error{
 			Script: &m.Script,
 			Pos:    p.Pos,
 			Text:   "Positional parameter " + p.Name + " is empty or not provided.",
@@ -464,7 +464,7 @@ func (s *session) warnRefused(plan *resolve.Plan, refused []string) {
 	if n > shown {
 		text += ", ..."
 	}
-	f := &report.Error{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
+	f := &diag.Error{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
 	fmt.Fprintln(s.opts.Err, f.Warning())
 }
 
@@ -474,7 +474,7 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 		if kept[p.Clause] {
 			continue
 		}
-		f := &report.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: resolve.RemovedProbe}
+		f := &diag.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: resolve.RemovedProbe}
 		switch p.Attach.Missing {
 		case "warn":
 			s.warnOf(f)
@@ -495,7 +495,7 @@ func (s *session) runVirtual(kind string) error {
 			continue
 		}
 		if _, err := s.loaded.Programs[i].Of[0].Run(&ebpf.RunOptions{}); err != nil {
-			return &report.Error{
+			return &diag.Error{
 				Script: &s.manifest.Script,
 				Pos:    p.Prog.Pos,
 				Text:   fmt.Sprintf("cannot run %s: %v", p.Prog.Attach.Text, err),

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/safefile"
-	"btc/loader/event"
+	"btc/loader/format"
 )
 
 // maxCatBytes is the default limit of cat().
@@ -50,7 +50,7 @@ func (s *writer) hurry() <-chan struct{} {
 var errRushed = errors.New("ended with the run")
 
 // onCat prints a regular file. Opening or reading it may block on a remote file system.
-func (s *writer) onCat(e *event.Event) {
+func (s *writer) onCat(e *format.Event) {
 	limit := int64(maxCatBytes)
 	if n, err := strconv.ParseInt(s.manifest.Config.Other["max_cat_bytes"], 10, 64); err == nil && n > 0 {
 		limit = n
@@ -108,7 +108,7 @@ const maxHeld = 1 << 20
 // onSystem runs a shell command; prepare has checked for --unsafe. The command's output, stdout and
 // stderr, follows what has been printed so far. If the command fails, the output is part of the
 // error: bpftrace does not print it.
-func (s *writer) onSystem(e *event.Event) {
+func (s *writer) onSystem(e *format.Event) {
 	if s.overtime.Load() && !s.ending {
 		s.unstarted++
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/probe"
+	"btc/loader/diag"
 	"btc/loader/output"
-	"btc/loader/report"
 	"btc/loader/resolve"
 )
 
@@ -97,7 +97,7 @@ func (s *session) run(t *trial, times int) error {
 	s.errors = 0
 	var err error
 	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
-		return &report.Error{
+		return &diag.Error{
 			Script: &s.manifest.Script,
 			Pos:    t.plan.Prog.Pos,
 			Text:   fmt.Sprintf("cannot run %s: %v", t.plan.Prog.Attach.Text, err),

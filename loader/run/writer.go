@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"btc/internal/manifest"
-	"btc/loader/event"
+	"btc/loader/diag"
+	"btc/loader/format"
 	"btc/loader/output"
-	"btc/loader/report"
 )
 
 // writer handles events and passes their output to its sink. There are two. The front writer
@@ -20,10 +20,10 @@ type writer struct {
 	*session
 	*output.Run
 	sink    output.Sink
-	ending  bool        // the events that follow are from the end programs
-	isFront bool        // belongs to the event reader
-	text    []byte      // position of the current event
-	event   event.Event // the current event
+	ending  bool         // the events that follow are from the end programs
+	isFront bool         // belongs to the event reader
+	text    []byte       // position of the current event
+	event   format.Event // the current event
 }
 
 // startPrinter creates the printer and both writers.
@@ -94,7 +94,7 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 // internalError reports an internal error. The run continues, but its status is not 0.
 func (s *session) internalError(pos manifest.Pos, err error) {
 	s.crashed.Store(true)
-	f := &report.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
+	f := &diag.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
 	s.logLine(f.Message("ERROR"))
 }
 
@@ -152,7 +152,7 @@ func deferredEvents(m *manifest.Manifest) []bool {
 }
 
 // postpone leaves the handling of a record to the printer.
-func (w *writer) postpone(e *event.Event, record []byte) {
+func (w *writer) postpone(e *format.Event, record []byte) {
 	record = append([]byte(nil), record...)
 	w.later(len(record), e.Pos, func(back *writer) {
 		if err := back.event.Read(back.manifest, record); err == nil {

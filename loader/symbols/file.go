@@ -6,7 +6,7 @@ import (
 	"debug/elf"
 	"io"
 
-	"btc/loader/binary"
+	"btc/internal/elffile"
 )
 
 // fileSyms are a file's functions, by offset in the file.
@@ -32,7 +32,7 @@ func parseFile(r io.ReaderAt) (*parsed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parsed{buildID: binary.BuildID(f), stripped: f.Section(".symtab") == nil}
+	p := &parsed{buildID: elffile.BuildID(f), stripped: f.Section(".symtab") == nil}
 	if p.stripped {
 		p.link, p.linkSum, _ = debugLink(f)
 	}
@@ -51,7 +51,7 @@ func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parsed{buildID: binary.BuildID(f)}
+	p := &parsed{buildID: elffile.BuildID(f)}
 	p.add(f, f)
 	p.add(d, f)
 	p.sort()
@@ -60,7 +60,7 @@ func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
 
 // add adds the functions of f's tables, at offsets in layout's file.
 func (p *parsed) add(f, layout *elf.File) {
-	eachFunction(f, func(s *binary.Symbol, name []byte) bool {
+	eachFunction(f, func(s *elffile.Symbol, name []byte) bool {
 		off, ok := FileOffset(layout, s.Value)
 		p.full = ok && !p.table.add(off, s.Size, name)
 		return !p.full
@@ -69,8 +69,8 @@ func (p *parsed) add(f, layout *elf.File) {
 
 // eachFunction calls yield with the functions that an ELF file defines. An indirect
 // function counts as one.
-func eachFunction(f *elf.File, yield func(s *binary.Symbol, name []byte) bool) error {
-	return binary.EachSymbol(f, func(s *binary.Symbol) bool {
+func eachFunction(f *elf.File, yield func(s *elffile.Symbol, name []byte) bool) error {
+	return elffile.EachSymbol(f, func(s *elffile.Symbol) bool {
 		if s.Type != elf.STT_FUNC && s.Type != elf.STT_LOOS || !s.Defined() {
 			return true
 		}

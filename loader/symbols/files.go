@@ -12,9 +12,9 @@ import (
 	"strings"
 	"unsafe"
 
+	"btc/internal/elffile"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	bin "btc/loader/binary"
 	"btc/loader/usdt"
 )
 
@@ -85,7 +85,7 @@ type Function struct {
 }
 
 // Site is what a file proves about an address in its code.
-type Site = bin.Site
+type Site = elffile.Site
 
 // Image describes a program or library.
 type Image struct {
@@ -188,7 +188,7 @@ func (f *Files) Address(file *os.File, symbol string, offset uint64) (*Address, 
 
 // askPath opens a file and asks about it, or about a member of it.
 func (f *Files) askPath(kind uint8, path string, question packer) (*unpacker, *Image, error) {
-	archive, member, inside := bin.Member(path)
+	archive, member, inside := elffile.Member(path)
 	file, err := f.Open(archive)
 	if err != nil {
 		return nil, nil, err
@@ -244,7 +244,7 @@ func (e *notELFError) Unwrap() error { return ErrNotELF }
 func (r *request) answerFile(in io.ReaderAt) *reply {
 	u := &unpacker{rest: []byte(r.text)}
 	inside, member, size := u.truth(), u.text(), int64(u.number())
-	f, err := bin.New(in, size, member, inside)
+	f, err := elffile.New(in, size, member, inside)
 	var p packer
 	if err != nil {
 		var format *elf.FormatError
@@ -280,7 +280,7 @@ func (p *packer) identity(f *elf.File, wanted bool) {
 		p.text("")
 		return
 	}
-	id, err := bin.Identity(f)
+	id, err := elffile.Identity(f)
 	p.text(id)
 	p.failure(err)
 }
@@ -292,7 +292,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	off, ok := CodeOffset(f, q.Addr)
 	p.number(off)
 	p.truth(ok)
-	starts := bin.NewStarts(f)
+	starts := elffile.NewStarts(f)
 	if q.Name == "" || q.Offset > 0 {
 		all, _ := usdt.Read(f)
 		for i := range all {
@@ -302,7 +302,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	if q.Name == "" {
 		p.site(starts.At(q.Addr))
 		around, has := Function{}, false
-		eachFunction(f, func(s *bin.Symbol, name []byte) bool {
+		eachFunction(f, func(s *elffile.Symbol, name []byte) bool {
 			if surrounds(s.Value, s.Size, q.Addr) && (!has || s.Value > around.Value) {
 				around, has = functionOf(f, s, name), true
 			}
@@ -321,7 +321,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	at := len(*p)
 	p.number(0)
 	n, full := uint64(0), false
-	eachFunction(f, func(s *bin.Symbol, name []byte) bool {
+	eachFunction(f, func(s *elffile.Symbol, name []byte) bool {
 		if !q.means(unsafe.String(&name[0], len(name))) {
 			return true
 		}
@@ -354,10 +354,10 @@ const maxAnswer = 64 << 20
 
 // means reports whether a question matches a function of that name.
 func (q *Question) means(name string) bool {
-	return name == q.Name || q.Lang == "cpp" && bin.MatchesCPP(q.Name, name) || q.Lang == "" && probe.Glob(q.Name, name)
+	return name == q.Name || q.Lang == "cpp" && elffile.MatchesCPP(q.Name, name) || q.Lang == "" && probe.Glob(q.Name, name)
 }
 
-func functionOf(f *elf.File, s *bin.Symbol, name []byte) Function {
+func functionOf(f *elf.File, s *elffile.Symbol, name []byte) Function {
 	fn := Function{Name: string(name), Value: s.Value, Size: s.Size, Hidden: s.Hidden}
 	fn.Offset, fn.Loaded = FileOffset(f, s.Value)
 	return fn
@@ -397,8 +397,8 @@ func (p *packer) probes(f *elf.File, provider, name string, identity bool) error
 
 func (p *packer) address(f *elf.File, symbol string, offset uint64) {
 	p.text("")
-	a := Address{Program: bin.IsProgram(f)}
-	bin.EachSymbol(f, func(s *bin.Symbol) bool {
+	a := Address{Program: elffile.IsProgram(f)}
+	elffile.EachSymbol(f, func(s *elffile.Symbol) bool {
 		if s.Defined() && string(s.Name()) == symbol {
 			a.Value = s.Value
 		}

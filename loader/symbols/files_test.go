@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	bin "btc/loader/binary"
+	"btc/internal/elffile"
 )
 
 // TestCodeOfFiles checks that an address in a file belongs to the code segment that contains it.
@@ -38,11 +38,11 @@ func TestCodeOfFiles(t *testing.T) {
 		t.Error("found code in a file without code")
 	}
 	for kind, want := range map[elf.Type]bool{elf.ET_EXEC: true, elf.ET_DYN: false} {
-		if got := bin.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
+		if got := elffile.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: kind}, Progs: f.Progs}); got != want {
 			t.Errorf("%s: IsProgram = %t", kind, got)
 		}
 	}
-	if !bin.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
+	if !elffile.IsProgram(&elf.File{FileHeader: elf.FileHeader{Type: elf.ET_DYN}, Progs: []*elf.Prog{segment(elf.PT_INTERP, elf.PF_R, 0, 1, 0)}}) {
 		t.Error("file with an interpreter not recognized as a program")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 // Table holds the symbols of the host and of the processes seen. One goroutine may look up addresses while another
@@ -30,7 +30,7 @@ type Table struct {
 
 	// Used only by lookups.
 	parser   parser
-	kernel   *hostinfo.Kallsyms
+	kernel   *kernelfs.Kallsyms
 	kernTry  bool
 	readable map[string]string // mangled -> shown
 	shown    int               // bytes of readable
@@ -120,13 +120,13 @@ func (t *Table) Poll() {
 
 // Kernel finds the function at a kernel address. It reads kallsyms at the first
 // call (about 0.1 s).
-func (t *Table) Kernel(addr uint64) (sym hostinfo.Symbol, off uint64, ok bool) {
+func (t *Table) Kernel(addr uint64) (sym kernelfs.Symbol, off uint64, ok bool) {
 	if !t.kernTry {
 		t.kernTry = true
-		t.kernel, _ = hostinfo.LoadKallsyms()
+		t.kernel, _ = kernelfs.LoadKallsyms()
 	}
 	if t.kernel == nil {
-		return hostinfo.Symbol{}, 0, false
+		return kernelfs.Symbol{}, 0, false
 	}
 	return t.kernel.Lookup(addr)
 }

@@ -16,7 +16,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	elfbin "btc/loader/binary"
+	"btc/internal/elffile"
 )
 
 // Location is one location of a probe; a probe that was inlined has many.
@@ -220,7 +220,7 @@ func (r *reader) symbol(name string) (uint64, bool) {
 	if r.symbols == nil {
 		r.symbols = map[string]uint64{}
 		size := 0 // size of the names
-		elfbin.EachSymbol(r.file, func(s *elfbin.Symbol) bool {
+		elffile.EachSymbol(r.file, func(s *elffile.Symbol) bool {
 			if s.Defined() && s.Type != elf.STT_FUNC && s.Type != elf.STT_SECTION {
 				if name := s.Name(); len(name) > 0 {
 					size += len(name)

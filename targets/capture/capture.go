@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/targets/targetfile"
 )
 
@@ -32,7 +32,7 @@ type Source struct {
 	Tracefs fs.FS
 
 	// Kallsyms lists functions instead of available_filter_functions. May be nil.
-	Kallsyms *hostinfo.Kallsyms
+	Kallsyms *kernelfs.Kallsyms
 
 	// Syscalls are system call numbers by name. They are part of the architecture's ABI; no file of a running kernel
 	// lists them. May be nil.
@@ -56,13 +56,13 @@ const MaxFile = 3_000_000
 // modules are omitted, and the file says so.
 func HostFile() ([]byte, error) {
 	files := memory{}
-	if err := hostinfo.EachRaw(files.add); err != nil {
+	if err := kernelfs.EachRaw(files.add); err != nil {
 		return nil, err
 	}
 	return files.target()
 }
 
-// Import is like HostFile, for a raw capture that btrun wrote on another host (hostinfo.WriteRaw).
+// Import is like HostFile, for a raw capture that btrun wrote on another host (kernelfs.WriteRaw).
 func Import(r io.Reader) ([]byte, error) {
 	files, err := readArchive(r)
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *maker) events() {
 			unread++
 			continue
 		}
-		format, err := hostinfo.ParseFormat(text)
+		format, err := kernelfs.ParseFormat(text)
 		if err != nil {
 			unread++
 			continue
@@ -259,7 +259,7 @@ func (m *maker) traceable(inBTF []string, add func(name, module string, traceabl
 		return
 	}
 	m.gap("traceable functions: available_filter_functions was not readable; all functions of kallsyms are assumed traceable")
-	m.src.Kallsyms.Each(func(s hostinfo.Symbol) bool {
+	m.src.Kallsyms.Each(func(s kernelfs.Symbol) bool {
 		// The kernel lists loaded BPF programs (module "bpf") and the code it made
 		// for probes ("__builtin__kprobes", "__builtin__ftrace") among the symbols.
 		if s.Module != "bpf" && !strings.HasPrefix(s.Module, "__builtin__") {

@@ -13,7 +13,7 @@ import (
 	cbtf "github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/targets/targetfile"
 )
 
@@ -210,7 +210,7 @@ func TestGaps(t *testing.T) {
 	if f, ok, _ := file.Func("inlined"); !ok || !f.Traceable {
 		t.Errorf("without a list of functions, want those in the BTF: %+v", f)
 	}
-	symbols, err := hostinfo.ReadKallsyms(strings.NewReader("0000000000000000 t from_kallsyms\n" +
+	symbols, err := kernelfs.ReadKallsyms(strings.NewReader("0000000000000000 t from_kallsyms\n" +
 		"0000000000000000 t bpf_prog_f00d_mine\t[bpf]\n0000000000000000 t kprobe_insn_page\t[__builtin__kprobes]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestHost(t *testing.T) {
 	if err := f.Funcs("", func(targetfile.Func) bool { funcs++; return true }); err != nil || funcs < 5000 || f.NumTypes() < 5000 {
 		t.Errorf("only %d functions, %d types, %v", funcs, f.NumTypes(), err)
 	}
-	if _, err := hostinfo.Tracepoint("sched", "sched_switch"); err == nil {
+	if _, err := kernelfs.Tracepoint("sched", "sched_switch"); err == nil {
 		if _, ok, err := f.Event("sched", "sched_switch"); !ok || err != nil {
 			t.Errorf("no sched_switch: %v, gaps %v", err, f.Meta.Gaps)
 		}

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/targets/targetfile"
 )
 
 // fields converts a parsed format file into records, without the common fields.
-func fields(format *hostinfo.Format) []targetfile.Field {
+func fields(format *kernelfs.Format) []targetfile.Field {
 	var all []targetfile.Field
 	for _, f := range format.Fields {
 		if !f.Common() {

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"btc/internal/arch"
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 // Limits on a raw capture. A kernel with all modules of a distribution loaded has about 60 MB of types and 3,000
@@ -93,7 +93,7 @@ func readArchive(r io.Reader) (memory, error) {
 		}
 		files[path.Clean(h.Name)] = content
 	}
-	for _, name := range []string{hostinfo.RawArch, hostinfo.RawRelease, hostinfo.RawBTF + "/vmlinux"} {
+	for _, name := range []string{kernelfs.RawArch, kernelfs.RawRelease, kernelfs.RawBTF + "/vmlinux"} {
 		if files[name] == nil {
 			return nil, fmt.Errorf("not a raw capture: it has no file %s", name)
 		}
@@ -104,12 +104,12 @@ func readArchive(r io.Reader) (memory, error) {
 // target makes the target file.
 func (m memory) target() ([]byte, error) {
 	src := &Source{
-		Arch:    string(bytes.TrimSpace(m[hostinfo.RawArch])),
-		Release: string(bytes.TrimSpace(m[hostinfo.RawRelease])),
-		BTF:     m[hostinfo.RawBTF+"/vmlinux"],
+		Arch:    string(bytes.TrimSpace(m[kernelfs.RawArch])),
+		Release: string(bytes.TrimSpace(m[kernelfs.RawRelease])),
+		BTF:     m[kernelfs.RawBTF+"/vmlinux"],
 	}
 	src.Syscalls = arch.ByName(src.Arch).SyscallNumbers()
-	modules, err := m.Glob(hostinfo.RawBTF + "/*")
+	modules, err := m.Glob(kernelfs.RawBTF + "/*")
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +118,12 @@ func (m memory) target() ([]byte, error) {
 			src.Modules = append(src.Modules, Module{Name: module, BTF: m[name]})
 		}
 	}
-	if tracefs := m.below(hostinfo.RawTracefs); len(tracefs) > 0 {
+	if tracefs := m.below(kernelfs.RawTracefs); len(tracefs) > 0 {
 		src.Tracefs = tracefs
 	}
-	if text, ok := m[hostinfo.RawKallsyms]; ok {
+	if text, ok := m[kernelfs.RawKallsyms]; ok {
 		// Names are useful even without addresses.
-		src.Kallsyms, _ = hostinfo.ReadKallsyms(bytes.NewReader(text))
+		src.Kallsyms, _ = kernelfs.ReadKallsyms(bytes.NewReader(text))
 	}
 	return file(src, MaxFile)
 }

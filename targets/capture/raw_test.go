@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/targets/targetfile"
 )
 
@@ -112,7 +112,7 @@ func TestImportRefuses(t *testing.T) {
 // TestRawOfHost checks that the compiler reads what btrun writes on this kernel.
 func TestRawOfHost(t *testing.T) {
 	var raw bytes.Buffer
-	err := hostinfo.WriteRaw(&raw)
+	err := kernelfs.WriteRaw(&raw)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		t.Skip("skipped: no BTF of the running kernel: ", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 )
 
 func needTracepoints(t *testing.T, groups ...string) {
@@ -30,7 +30,7 @@ func needTracepoints(t *testing.T, groups ...string) {
 // tracefs returns the mount point of tracefs. It skips the test if tracefs is not accessible.
 func tracefs(t *testing.T) string {
 	t.Helper()
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

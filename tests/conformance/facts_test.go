@@ -17,7 +17,7 @@ import (
 	"btc/frontend/diag"
 	"btc/frontend/expand"
 	"btc/frontend/parse"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 var (

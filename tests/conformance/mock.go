@@ -10,13 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"btc/ir/kernel"
 	"btc/targets/capture"
+	"btc/targets/kernel"
 	"btc/targets/targetfile"
 )
 
 // embeddedTarget is the target file that is embedded in the compiler.
-const embeddedTarget = "../../ir/kernel/default_x86_64.target"
+const embeddedTarget = "../../targets/kernel/default_x86_64.target"
 
 // The names that bpftrace's unit tests mock, in addition to those of a real kernel.
 var (

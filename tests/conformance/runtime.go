@@ -11,7 +11,7 @@ import (
 
 	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/conformance/message"
 )
 

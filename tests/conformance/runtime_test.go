@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"btc/ir/kernel"
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
+	"btc/targets/kernel"
 )
 
 const runtimeList = "testdata/runtime-failures.txt"
@@ -157,7 +157,7 @@ func unmet(d definition) string {
 	if f, ok := d.needs["REQUIRES_FEATURE"]; ok && strings.HasPrefix(f, "!") {
 		return "REQUIRES_FEATURE " + f
 	}
-	release, _ := hostinfo.Release()
+	release, _ := kernelfs.Release()
 	if least, ok := d.needs["MIN_KERNEL"]; ok && older(release, least) {
 		return "MIN_KERNEL " + least
 	}

@@ -10,7 +10,7 @@ import (
 
 	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/docs/generated"
 )
 

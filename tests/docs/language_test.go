@@ -19,7 +19,7 @@ import (
 	"btc/frontend/expand"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/docs/generated"
 )
 

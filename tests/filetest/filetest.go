@@ -51,7 +51,7 @@ import (
 	"btc/internal/arch"
 	"btc/ir"
 	"btc/ir/interp"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // Pass is a pass that a case can run. A nil Pass in a table is a mistake.

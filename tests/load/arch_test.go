@@ -12,9 +12,9 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/rewrite"
+	"btc/targets/kernel"
 )
 
 // TestBothArchitectures compiles each script of the corpus for x86_64 alone and for both architectures:

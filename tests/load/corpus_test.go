@@ -24,7 +24,7 @@ import (
 
 	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 var (

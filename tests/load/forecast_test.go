@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"btc/cmd/btc/forecast"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // forecasts returns the report on each script for a target, by name of the script.

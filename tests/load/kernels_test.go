@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"btc/compile"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/kernels/vm"
 	"btc/tests/load/objload"
 )

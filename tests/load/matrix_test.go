@@ -17,9 +17,9 @@ import (
 
 	"btc/cmd/btc/forecast"
 	"btc/compile"
-	"btc/ir/kernel"
 	"btc/loader/object"
 	"btc/targets/capture"
+	"btc/targets/kernel"
 	"btc/tests/kernels/vm"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/compile"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 	"btc/tests/load/objload"
 )
 

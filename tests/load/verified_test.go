@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"btc/backend/emit"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestVerified compares the estimate of the forecast with the number of instructions that the verifier

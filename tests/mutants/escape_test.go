@@ -25,7 +25,6 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/loader/bpfmap"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/object"
 	"btc/loader/output"
@@ -136,7 +135,7 @@ func outputs(t *testing.T, data []byte, m *manifest.Manifest, hostile string) ma
 		if f.Name != "text" { // a newline that a script prints is printed
 			for i := range m.Events {
 				x := &m.Events[i]
-				e := event.Event{Event: x}
+				e := format.Event{Event: x}
 				for j := range x.Fields {
 					e.Values = append(e.Values, format.Value{Layout: &x.Fields[j].Layout, Bytes: fill(max(x.Fields[j].Layout.Size, 8))})
 				}

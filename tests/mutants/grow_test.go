@@ -16,9 +16,9 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/attach"
+	"btc/loader/diag"
 	"btc/loader/object"
 	"btc/loader/permit"
-	"btc/loader/report"
 )
 
 var grown = flag.Int("grown", 150, "how many manifests and objects to make that are much larger")
@@ -118,7 +118,7 @@ func tryGrown(c *meter, b base, r *rand.Rand) (accepted, whole bool) {
 	for range 3 {
 		if n := len(m.Errors); n > 0 {
 			e := &m.Errors[r.IntN(n)]
-			f := report.Error{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
+			f := diag.Error{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
 			c.run("Error", func() { _ = f.Error() })
 			c.run("Message", func() { _ = f.Message("ERROR") })
 			c.run("Brief", func() { _ = f.Brief("WARNING") })

@@ -27,17 +27,16 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/attach"
 	"btc/loader/bpfmap"
-	"btc/loader/event"
+	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/render"
-	"btc/loader/report"
 	"btc/loader/run"
+	"btc/targets/kernel"
 )
 
 var (
@@ -230,11 +229,11 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	}
 	stage = "messages"
 	for _, p := range m.Programs {
-		f := report.Error{Script: &m.Script, Pos: p.Pos, Text: "x"}
+		f := diag.Error{Script: &m.Script, Pos: p.Pos, Text: "x"}
 		_ = f.Error() + f.Warning() + f.Message("ERROR")
 	}
 	for _, e := range m.Errors {
-		f := report.Error{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
+		f := diag.Error{Script: &m.Script, Pos: e.Pos, Chain: e.Chain, Text: e.Text}
 		_ = f.Error() + f.Message("ERROR") + f.Brief("WARNING")
 	}
 	stage = "events"
@@ -311,7 +310,7 @@ func sinks(m *manifest.Manifest) []output.Sink {
 
 // events decodes and prints records of each event.
 func events(m *manifest.Manifest, r *rand.Rand) {
-	var e event.Event
+	var e format.Event
 	for i := range m.Events {
 		x := &m.Events[i]
 		for range 2 {
@@ -325,7 +324,7 @@ func events(m *manifest.Manifest, r *rand.Rand) {
 			for _, s := range sinks(m) {
 				s.Printf(&e, format.ParseFormat(x.Format))
 				for _, v := range e.Values {
-					s.Print(&event.Event{Event: e.Event, Values: []format.Value{v}})
+					s.Print(&format.Event{Event: e.Event, Values: []format.Value{v}})
 				}
 			}
 		}

@@ -11,7 +11,6 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/bpfmap"
-	"btc/loader/event"
 	"btc/loader/format"
 	"btc/loader/object"
 	"btc/loader/output"
@@ -83,7 +82,7 @@ func checkOutput(t *testing.T, key string, data []byte, m *manifest.Manifest) {
 		if !printing[key] {
 			for i := range m.Events {
 				x := &m.Events[i]
-				e := event.Event{Event: x}
+				e := format.Event{Event: x}
 				for j := range x.Fields {
 					e.Values = append(e.Values, format.Value{Layout: &x.Fields[j].Layout, Bytes: make([]byte, max(x.Fields[j].Layout.Size, 8))})
 				}

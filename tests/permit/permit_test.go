@@ -18,10 +18,9 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/object"
-	"btc/loader/permission"
 	"btc/loader/permit"
+	"btc/targets/kernel"
 )
 
 // TestHelpersAreClassified checks that each helper that the compiler calls is either known as safe or requires a
@@ -152,7 +151,7 @@ func TestPermissions(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--allow "+c.allow) {
 				t.Errorf("%s: Check without permissions = %v, want an error with the permission", c.script, err)
 			}
-			for _, p := range permission.All {
+			for _, p := range permit.All {
 				g, text := new(permit.Grants), string(p.Name)
 				if p.Path {
 					text += "=/nowhere"

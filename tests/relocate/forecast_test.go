@@ -10,10 +10,10 @@ import (
 	"testing/fstest"
 
 	"btc/cmd/btc/forecast"
-	"btc/ir/kernel"
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/loader/kerneltypes"
 	"btc/targets/capture"
+	"btc/targets/kernel"
 	"btc/targets/targetfile"
 )
 
@@ -52,7 +52,7 @@ func changed(t *testing.T, src capture.Source) *kernel.Target {
 	t.Helper()
 	src.Release = "changed"
 	var err error
-	if src.Arch, err = hostinfo.Machine(); err != nil {
+	if src.Arch, err = kernelfs.Machine(); err != nil {
 		t.Fatal(err)
 	}
 	data, err := capture.Make(src)
@@ -111,7 +111,7 @@ func TestRecordWithoutType(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
-	format, err := hostinfo.Tracepoint("sched", "sched_process_exec")
+	format, err := kernelfs.Tracepoint("sched", "sched_process_exec")
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

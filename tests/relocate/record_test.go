@@ -13,7 +13,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/loader/kerneltypes"
 )
 
@@ -23,7 +23,7 @@ func TestRecordOfFormat(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
-	if _, err := hostinfo.Tracepoint("sched", "sched_process_exec"); err != nil {
+	if _, err := kernelfs.Tracepoint("sched", "sched_process_exec"); err != nil {
 		t.Skip("skipped: ", err)
 	}
 	const record = "trace_event_raw_sched_process_exec"
@@ -74,7 +74,7 @@ func TestChangedFormat(t *testing.T) {
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
 		t.Skip("skipped: this kernel has no BTF")
 	}
-	dir, err := hostinfo.Tracefs()
+	dir, err := kernelfs.Tracefs()
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

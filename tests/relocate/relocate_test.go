@@ -21,10 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/compile"
-	"btc/ir/kernel"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
 	"btc/loader/run"
+	"btc/targets/kernel"
 )
 
 // names are the types that the scripts use, and the type that shows which helpers exist.

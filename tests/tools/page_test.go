@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"btc/compile"
-	"btc/ir/kernel"
 	"btc/manifest"
+	"btc/targets/kernel"
 	"btc/tests/docs/generated"
 )
 

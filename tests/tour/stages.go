@@ -14,8 +14,8 @@ import (
 
 	"btc/compile"
 	"btc/frontend/diag"
-	"btc/ir/kernel"
 	"btc/passes"
+	"btc/targets/kernel"
 )
 
 // stage is the dump of one stage of the compiler.

@@ -8,15 +8,15 @@
 // build/kernels/6.12-full with vmlinux.btf, modules/*.btf, tracefs.tar and release):
 //
 //	go run ./tools/maketarget make -dir build/kernels/6.12-full -modules LIST \
-//		-more build/kernels/sid:STRUCTS -o ir/kernel/default_x86_64.target
+//		-more build/kernels/sid:STRUCTS -o targets/kernel/default_x86_64.target
 //
 //	go run ./tools/maketarget make -dir build/kernels/6.12-full-arm64 -arch aarch64 -modules LIST \
 //		-more build/kernels/sid-arm64:STRUCTS \
-//		-over ir/kernel/default_x86_64.target -o ir/kernel/default_aarch64.target
+//		-over targets/kernel/default_x86_64.target -o targets/kernel/default_aarch64.target
 //
 // with LIST and STRUCTS as tests/kernels/maketargets.sh has them, which runs both.
 //
-//	go run ./tools/maketarget others -dir build/kernels/6.12 -o ir/kernel/other_kernels.txt \
+//	go run ./tools/maketarget others -dir build/kernels/6.12 -o targets/kernel/other_kernels.txt \
 //		build/kernels/6.1 build/kernels/5.10 build/kernels/sid
 //
 // lists the tracepoints and fields that these other kernels have and the first
@@ -42,7 +42,7 @@ import (
 	"testing/fstest"
 
 	"btc/internal/arch"
-	"btc/loader/hostinfo"
+	"btc/internal/kernelfs"
 	"btc/targets/capture"
 	"btc/targets/targetfile"
 )
@@ -165,7 +165,7 @@ func tracefs(src *capture.Source, path string) error {
 	src.Tracefs = tree
 	f, err := tree.Open("kallsyms")
 	if err == nil {
-		src.Kallsyms, err = hostinfo.ReadKallsyms(f)
+		src.Kallsyms, err = kernelfs.ReadKallsyms(f)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -12,8 +12,8 @@ import (
 	"btc/cmd/btc/forecast"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // Program is the estimate for one program.

@@ -9,8 +9,8 @@ import (
 	"btc/compile"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // estimate returns the estimates of a script's programs.

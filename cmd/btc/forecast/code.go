@@ -13,10 +13,10 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/object"
 	"btc/loader/rewrite"
+	"btc/targets/kernel"
 )
 
 // code relocates one program for the target, and checks its reachable instructions: an access to a

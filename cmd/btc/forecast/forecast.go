@@ -15,8 +15,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // Verdict is the expected outcome, from good to bad.

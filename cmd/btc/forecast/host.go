@@ -13,7 +13,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
-	"btc/loader/report"
+	"btc/loader/diag"
 	"btc/loader/resolve"
 )
 
@@ -183,7 +183,7 @@ user_enter_callable user_exit_callable`)
 // refuse reports an error of the loader.
 func (c *checker) refuse(p *manifest.Program, pos manifest.Pos, err error) {
 	text := err.Error()
-	var at *report.Error
+	var at *diag.Error
 	if errors.As(err, &at) {
 		pos, text = at.Pos, at.Text
 	}

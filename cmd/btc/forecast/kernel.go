@@ -9,9 +9,9 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/resolve"
+	"btc/targets/kernel"
 )
 
 // target implements resolve.Kernel for a target file. What only a host knows is unknown: files,

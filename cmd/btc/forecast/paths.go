@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/adapt"
 	"btc/loader/object"
 	"btc/loader/rewrite"
+	"btc/targets/kernel"
 )
 
 // Code is a program as a target's kernel would run it: relocated, and with tests for helpers

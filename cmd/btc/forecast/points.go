@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
-	"btc/loader/hostinfo"
 	"btc/loader/resolve"
 )
 
@@ -140,15 +140,15 @@ func (c *checker) moduleOf(p *manifest.Program, m *resolve.Match) string {
 }
 
 // format returns the target's format file of an event.
-func (c *checker) format(category, event string) (*hostinfo.Format, error) {
+func (c *checker) format(category, event string) (*kernelfs.Format, error) {
 	ev, ok := c.t.Tracepoint(category, event)
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	format := &hostinfo.Format{Name: event}
+	format := &kernelfs.Format{Name: event}
 	for _, f := range ev.Fields {
 		format.Fields = append(format.Fields,
-			hostinfo.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
+			kernelfs.FormatField{Name: f.Name, CType: f.CType, Offset: f.Offset, Size: f.Size, Signed: f.Signed})
 	}
 	return format, nil
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"btc/compile"
-	"btc/ir/kernel"
 	"btc/loader/object"
+	"btc/targets/kernel"
 )
 
 // forecastOf compiles a script and checks it against the default target of x86_64.

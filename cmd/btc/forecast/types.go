@@ -8,7 +8,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // types builds BTF for the target's types that an object names, so that relocation uses the same

@@ -11,7 +11,7 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
+	"btc/targets/kernel"
 )
 
 // TestExamples checks that Source is valid Go for each of the examples (otherwise Source panics), and

@@ -10,15 +10,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"btc/internal/kernelfs"
 	"btc/internal/safefile"
-	"btc/loader/hostinfo"
 )
 
 // captureKernel writes a raw capture of this kernel, which btc target import turns into a target
 // file. An existing file is replaced only when the new one is complete.
 func captureKernel(o *arguments, stderr io.Writer) int {
 	var b bytes.Buffer
-	if err := hostinfo.WriteRaw(&b); err != nil {
+	if err := kernelfs.WriteRaw(&b); err != nil {
 		fmt.Fprintf(stderr, "btrun: cannot capture this host: %v\n", err)
 		return 1
 	}

@@ -23,11 +23,11 @@ import (
 	"btc/internal/probe"
 	"btc/internal/safefile"
 	"btc/loader/attach"
+	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/options"
 	"btc/loader/policy"
-	"btc/loader/report"
 )
 
 // Streams are the input and the outputs of a run.
@@ -74,7 +74,7 @@ func Run(args []string, s Streams) (exit int) {
 		fmt.Fprint(stderr, usage())
 		return 1
 	case strings.HasSuffix(o.object, ".bt"):
-		script := report.Printable(o.object)
+		script := diag.Printable(o.object)
 		fmt.Fprintf(stderr,
 			"btrun: %s is a script, not an object: compile it with btc compile %s -o FILE.o, and run btrun FILE.o\n",
 			script, script)
@@ -110,15 +110,15 @@ func Run(args []string, s Streams) (exit int) {
 		}
 		return 1
 	}
-	var placed *report.Error
+	var placed *diag.Error
 	switch {
 	case errors.As(err, &placed) && placed.Error() == err.Error() &&
 		color.Wanted(o.Color, format.IsTerminal(s.Err), os.Getenv):
 		fmt.Fprintln(s.Err, placed.Painted("error"))
 	case errors.As(err, &placed): // starts with the script's name
-		fmt.Fprintln(stderr, report.Printable(err.Error()))
+		fmt.Fprintln(stderr, diag.Printable(err.Error()))
 	case err != nil:
-		fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
+		fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
 	}
 	return status
 }
@@ -170,7 +170,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 			search()
 		}
 		if err != nil {
-			fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
+			fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
 			return 1
 		}
 		for _, p := range points {
@@ -178,12 +178,12 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 				hidden++
 				continue
 			}
-			fmt.Fprintln(out, report.Printable(p))
+			fmt.Fprintln(out, diag.Printable(p))
 			if !o.Verbose {
 				continue
 			}
 			for _, arg := range attach.Arguments(h, p) {
-				fmt.Fprintln(out, "    "+report.Printable(arg))
+				fmt.Fprintln(out, "    "+diag.Printable(arg))
 			}
 		}
 	}
@@ -323,6 +323,6 @@ func printParams(w io.Writer, title, prefix string, params []*manifest.Param) {
 		if p.Help != "" {
 			line += ": " + p.Help
 		}
-		fmt.Fprintln(w, report.Printable(strings.ReplaceAll(line, "\n", " ")))
+		fmt.Fprintln(w, diag.Printable(strings.ReplaceAll(line, "\n", " ")))
 	}
 }

@@ -9,16 +9,16 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/loader/diag"
 	"btc/loader/permit"
 	"btc/loader/policy"
-	"btc/loader/report"
 )
 
 // inspect lists what an object may do, without loading anything.
 func inspect(o *arguments, stdout, stderr io.Writer) int {
 	obj, err := o.readObject()
 	if err != nil {
-		fmt.Fprintf(stderr, "btrun: %s\n", report.Printable(err.Error()))
+		fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
 		return 1
 	}
 	cpus, err := ebpf.PossibleCPU()
@@ -37,6 +37,6 @@ func inspect(o *arguments, stdout, stderr io.Writer) int {
 	}
 	var text strings.Builder
 	d.Print(&text)
-	fmt.Fprint(stdout, report.Printable(text.String()))
+	fmt.Fprint(stdout, diag.Printable(text.String()))
 	return 0
 }

@@ -19,9 +19,9 @@ import (
 	"btc/cmd/btc/cost"
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/object"
 	"btc/loader/run"
+	"btc/targets/kernel"
 )
 
 // more are scripts on the same system calls in addition to those of tests/bench/events.

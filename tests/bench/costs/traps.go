@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/cmd/btc/cost"
+	"btc/internal/kernelfs"
 	"btc/internal/probe"
-	"btc/loader/hostinfo"
 )
 
 // pinned is memory that the garbage collector must not free while programs read it.
@@ -128,7 +128,7 @@ func attachTracepoint(name string) (*ebpf.Program, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := hostinfo.TracepointID("syscalls", name)
+	id, err := kernelfs.TracepointID("syscalls", name)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,9 +16,9 @@ import (
 	"btc/compile"
 	"btc/frontend/debuginfo"
 	"btc/internal/manifest"
-	"btc/ir/kernel"
 	"btc/loader/permit"
 	"btc/targets/capture"
+	"btc/targets/kernel"
 	"btc/tests/conformance/message"
 )
 
