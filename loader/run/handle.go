@@ -103,7 +103,7 @@ func (s *session) warnOf(f *diag.Error) {
 	switch {
 	case s.opts.NoWarnings:
 	case s.opts.PaintWarning != nil:
-		s.queueMessage(func() { s.screen.around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
+		s.queueMessage(func() { s.screen.Around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
 	default:
 		s.logLine(f.Warning())
 	}

@@ -39,6 +39,8 @@ import (
 	"btc/loader/permit"
 	"btc/loader/policy"
 	"btc/loader/resolve"
+	"btc/loader/run/child"
+	"btc/loader/run/tty"
 	"btc/loader/symbols"
 )
 
@@ -122,7 +124,7 @@ type session struct {
 	host      *host.Host
 	expansion *attach.Expansion
 	loaded    *load.Loaded
-	child     *child
+	child     *child.Process
 	// memoryFrom says where MaxMemory is set, if the policy lowered it.
 	memoryFrom string
 	links      []io.Closer
@@ -184,8 +186,8 @@ type session struct {
 	exited      bool   // an exit event was handled
 	shown       uint64 // events with output
 
-	screen   *screen // terminal of the live view; nil: no live view
-	progress progress
+	screen   *tty.Screen // terminal of the live view; nil: no live view
+	progress tty.Progress
 	status   int
 	errors   int // run-time errors and errorf() of the current test
 	// unstarted is the number of commands that came too late to start; the printer counts them.
@@ -296,10 +298,7 @@ func (s *session) prepare() error {
 		return err
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
-		stub := openStub()
-		s.child, err = startChild(s.opts.Command, stub)
-		stub.Close()
-		if err != nil {
+		if s.child, err = child.Start(s.opts.Command); err != nil {
 			return err
 		}
 	}
@@ -318,7 +317,7 @@ func (s *session) load(values map[string][]byte) error {
 		LongLoops: s.opts.Allow.Has(permit.LongLoops),
 	}
 	if s.child != nil {
-		opts.ChildPID = s.child.pid
+		opts.ChildPID = s.child.PID
 	}
 	if s.opts.Verbose {
 		// Level 2, because the level 1 log of an accepted program is empty.
@@ -381,7 +380,7 @@ func (s *session) start() error {
 		PinDir: s.opts.Allow.PinDir,
 	}
 	if s.child != nil {
-		aopts.Child = s.child.pid
+		aopts.Child = s.child.PID
 	}
 	if err := s.filter.Follow(aopts.Child); err != nil {
 		return err
@@ -395,12 +394,13 @@ func (s *session) start() error {
 			virtual++
 		}
 	}
+	total, _ := s.expansion.Count()
+	aopts.Made = s.progress.Step("attaching", total)
 	for _, i := range s.expansion.Order() {
 		if s.interrupted() { // attaching many probes takes long
 			break
 		}
 		plan := &s.expansion.Plans[i]
-		aopts.Made = s.progress.count("attaching", s.expansion)
 		made, err := attach.Attach(plan, s.loaded.Programs[i], aopts, s.host)
 		from := len(s.links)
 		s.links = append(s.links, made.Links...)
@@ -522,11 +522,11 @@ func (s *session) resumeChild() error {
 	if s.child == nil || s.startedOnly {
 		return nil
 	}
-	if err := s.child.resume(); err != nil {
+	if err := s.child.Resume(); err != nil {
 		return err
 	}
 	go func() {
-		s.child.wait()
+		s.child.Wait()
 		s.endedFirst()
 	}()
 	return nil
@@ -598,7 +598,7 @@ func (s *session) readEvents() error {
 			continue
 		}
 		if onlyVirtual {
-			s.child.linger()
+			s.child.Linger()
 			return nil
 		}
 		if s.targets.unwatched && !s.targetsRun() {
@@ -694,11 +694,11 @@ const hotplugInterval = time.Second
 
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
-	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.leave() })
+	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.Leave() })
 	s.detach()
 	s.limitNames()
 	if s.child != nil {
-		s.child.kill()
+		s.child.Kill()
 	}
 	s.packets.finish()
 	if !s.exited {
@@ -761,9 +761,9 @@ func (s *session) close() {
 	s.detach()
 	s.freeing.Wait()
 	if s.child != nil {
-		s.child.kill()
+		s.child.Kill()
 	}
-	s.progress.stop()
+	s.progress.Stop()
 	s.packets.close()
 	s.closeAlarms()
 	s.budget.close()

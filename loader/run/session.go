@@ -12,6 +12,7 @@ import (
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/render"
+	"btc/loader/run/tty"
 )
 
 // Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
@@ -40,16 +41,16 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 		s.opts.Format = &output.Text
 	}
 	if s.opts.Live {
-		s.screen = newScreen(s.opts.Out)
-		s.opts.Out, s.opts.Err = s.screen, messages{s.screen, s.opts.Err}
+		s.screen = tty.New(s.opts.Out)
+		s.opts.Out, s.opts.Err = s.screen, s.screen.Messages(s.opts.Err)
 	}
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
 	s.cgroups.Container = s.containerOf
-	s.progress.start(s.opts.Progress)
+	s.progress.Start(s.opts.Progress)
 	if err := s.prepare(); err != nil {
-		s.progress.stop()
+		s.progress.Stop()
 		err = s.orEnded(err)
 		s.close()
 		return nil, err
@@ -60,7 +61,7 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 // Attach runs the begin programs, attaches the others, and resumes the command of Options.
 func (x *Session) Attach() error {
 	s := x.s
-	defer s.progress.stop()
+	defer s.progress.Stop()
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
@@ -71,7 +72,7 @@ func (x *Session) Attach() error {
 		return err
 	}
 	s.dropPrivileges()
-	s.progress.stop()
+	s.progress.Stop()
 	s.announce()
 	return nil
 }
@@ -111,7 +112,7 @@ func (x *Session) Stop() {
 func (x *Session) Snapshot() { x.s.showNow() }
 
 // Abandon restores the terminal if a run is not ended properly.
-func (x *Session) Abandon() { x.s.screen.leave() }
+func (x *Session) Abandon() { x.s.screen.Leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
 func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }

@@ -69,7 +69,7 @@ func (w *writer) liveView(maps []*output.Map) {
 	w.Out.Flush(true)
 	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
 	lines := bytes.Split(bytes.Trim(text.Bytes(), "\n"), []byte{'\n'})
-	w.screen.paint(append([][]byte{head}, lines...)) // a write error also fails every later write
+	w.screen.Paint(append([][]byte{head}, lines...)) // a write error also fails every later write
 }
 
 // largeMap is the size from which on a map causes a warning, in bytes.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+// Package tty shows a run on a terminal: a live view below its output, and the progress of slow steps. It writes what it
+// is passed, and knows nothing of events and maps.
+package tty
 
 import (
 	"bytes"
@@ -14,10 +16,10 @@ import (
 	"btc/internal/snippet"
 )
 
-// screen is a terminal whose last lines are a live view that is redrawn while other output scrolls
+// Screen is a terminal whose last lines are a live view that is redrawn while other output scrolls
 // above it. Both outputs of a run are written through it, so that nothing the script prints is
 // overwritten. It is safe for concurrent use.
-type screen struct {
+type Screen struct {
 	out  io.Writer
 	size func() (rows, columns int)
 
@@ -34,12 +36,13 @@ const (
 	eraseBelow = "\x1b[J" // to the end of the screen
 )
 
-func newScreen(out io.Writer) *screen {
-	return &screen{out: out, size: func() (int, int) { return screenSize(out) }}
+// New returns a screen for the terminal out.
+func New(out io.Writer) *Screen {
+	return &Screen{out: out, size: func() (int, int) { return screenSize(out) }}
 }
 
 // Write writes output above the view.
-func (s *screen) Write(text []byte) (int, error) {
+func (s *Screen) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.view) == 0 {
@@ -55,9 +58,9 @@ func (s *screen) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// around removes the view and calls f, which writes whole lines to the terminal itself. A run
+// Around removes the view and calls f, which writes whole lines to the terminal itself. A run
 // without a view has no screen, so the receiver may be nil.
-func (s *screen) around(f func()) {
+func (s *Screen) Around(f func()) {
 	if s == nil {
 		f()
 		return
@@ -79,8 +82,8 @@ func (s *screen) around(f func()) {
 	s.end()
 }
 
-// paint draws lines as the view, as many as fit.
-func (s *screen) paint(lines [][]byte) error {
+// Paint draws lines as the view, as many as fit.
+func (s *Screen) Paint(lines [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -106,8 +109,8 @@ func (s *screen) paint(lines [][]byte) error {
 	return s.end()
 }
 
-// leave removes the view for good.
-func (s *screen) leave() {
+// Leave removes the view for good.
+func (s *Screen) Leave() {
 	if s == nil {
 		return
 	}
@@ -123,7 +126,7 @@ func (s *screen) leave() {
 }
 
 // begin starts a frame: it moves the cursor to the end of the output, and erases everything below.
-func (s *screen) begin() {
+func (s *Screen) begin() {
 	s.frame = s.frame[:0]
 	if len(s.view) == 0 {
 		if len(s.open) > 0 {
@@ -145,20 +148,20 @@ func (s *screen) begin() {
 	s.frame = append(s.frame, eraseBelow...)
 }
 
-func (s *screen) columns() int {
+func (s *Screen) columns() int {
 	_, columns := s.size()
 	return columns
 }
 
 // up moves the cursor n lines up.
-func (s *screen) up(n int) {
+func (s *Screen) up(n int) {
 	if n > 0 {
 		s.frame = fmt.Appendf(s.frame, "\x1b[%dA", n)
 	}
 }
 
 // end appends the view to a frame and writes it. Lines that no longer fit below the output are left out.
-func (s *screen) end() error {
+func (s *Screen) end() error {
 	rows, columns := s.size()
 	s.view = s.view[:min(len(s.view), max(rows-height(s.open, columns), 0))]
 	for i, line := range s.view {
@@ -172,7 +175,7 @@ func (s *screen) end() error {
 }
 
 // note remembers the incomplete last line of the output. Of one that has wrapped it remembers the last two rows.
-func (s *screen) note(text []byte) {
+func (s *Screen) note(text []byte) {
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
 		s.open, text = s.open[:0], text[i+1:]
 	}
@@ -249,13 +252,15 @@ func screenSize(w io.Writer) (rows, columns int) {
 	return 24, 80
 }
 
-// messages is the error output of a run with a screen.
+// Messages returns a writer for whole lines, which w shows above the view.
+func (s *Screen) Messages(w io.Writer) io.Writer { return messages{s, w} }
+
 type messages struct {
-	*screen
-	w io.Writer
+	screen *Screen
+	w      io.Writer
 }
 
 func (m messages) Write(text []byte) (n int, err error) {
-	m.around(func() { n, err = m.w.Write(text) })
+	m.screen.Around(func() { n, err = m.w.Write(text) })
 	return n, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+package child
 
 import (
 	"fmt"
@@ -26,18 +26,18 @@ func stubs(t *testing.T) map[string]*os.File {
 	return s
 }
 
-func proc(t *testing.T, c *child, file string) string {
+func proc(t *testing.T, c *Process, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.pid, file))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.PID, file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
 }
 
-func entries(t *testing.T, c *child, dir string) []string {
+func entries(t *testing.T, c *Process, dir string) []string {
 	t.Helper()
-	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", c.pid, dir))
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", c.PID, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +62,11 @@ func TestChild(t *testing.T) {
 	}
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
-			c, err := startChild(path+" 100", stub)
+			c, err := start(path+" 100", stub)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.kill()
+			defer c.Kill()
 			own, err := os.ReadFile("/proc/self/comm")
 			if err != nil {
 				t.Fatal(err)
@@ -88,7 +88,7 @@ func TestChild(t *testing.T) {
 				}
 				pipes = append(pipes, file)
 			}
-			if err := c.resume(); err != nil {
+			if err := c.Resume(); err != nil {
 				t.Fatal(err)
 			}
 			if comm := proc(t, c, "comm"); comm != "sleeps-for-a-lo\n" {
@@ -98,12 +98,12 @@ func TestChild(t *testing.T) {
 				t.Errorf("arguments = %q", got)
 			}
 			for _, fd := range entries(t, c, "fd") {
-				file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", c.pid, fd))
+				file, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", c.PID, fd))
 				if strings.Contains(file, "memfd:") || slices.Contains(pipes, file) {
 					t.Errorf("process inherited descriptor %s: %s", fd, file)
 				}
 			}
-			c.kill()
+			c.Kill()
 			if !c.ended(10 * time.Second) {
 				t.Error("process still running")
 			}
@@ -134,14 +134,14 @@ func TestChildInherits(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			path := out()
-			c, err := startChild(script+" "+path, stub)
+			c, err := start(script+" "+path, stub)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.resume(); err != nil {
+			if err := c.Resume(); err != nil {
 				t.Fatal(err)
 			}
-			c.wait()
+			c.Wait()
 			if got, want := read(path), read(plain); got != want {
 				t.Errorf("%s\nwant\n%s", got, want)
 			}
@@ -160,21 +160,21 @@ func TestChildRefused(t *testing.T) {
 	for name, stub := range stubs(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, command := range []string{"", " true", "no-such-command", dir, "/dev/null"} {
-				if _, err := startChild(command, stub); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
+				if _, err := start(command, stub); err == nil || !strings.Contains(err.Error(), "does not exist or is not executable") {
 					t.Errorf("%q: error = %v", command, err)
 				}
 			}
-			c, err := startChild(bad, stub)
+			c, err := start(bad, stub)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.resume(); err == nil || !strings.Contains(err.Error(), unix.ENOEXEC.Error()) {
+			if err := c.Resume(); err == nil || !strings.Contains(err.Error(), unix.ENOEXEC.Error()) {
 				t.Errorf("error = %v", err)
 			}
 			if !c.ended(10 * time.Second) {
 				t.Error("process of a command that cannot be run still exists")
 			}
-			if c, err = startChild("true", stub); err != nil {
+			if c, err = start("true", stub); err != nil {
 				t.Fatal(err)
 			}
 			c.gate.Close() // as if the tracer exited

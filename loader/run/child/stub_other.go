@@ -2,7 +2,7 @@
 
 //go:build !amd64 && !arm64 && !riscv64
 
-package run
+package child
 
 import "os"
 

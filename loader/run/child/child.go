@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+// Package child is the process of -c: Start creates it before the probes are attached, and Resume lets it execute the
+// command afterwards. It looks up the command's executable, and never interprets its words as a shell would, except for
+// quotes.
+package child
 
 import (
 	"encoding/binary"
@@ -18,11 +21,11 @@ import (
 	"btc/internal/safefile"
 )
 
-// child is the process of -c. It waits for a byte on a pipe before it executes the command. So the
+// Process is the process of -c. It waits for a byte on a pipe before it executes the command. So the
 // process ID is known, and no part of the command has run, when the probes are attached.
-type child struct {
+type Process struct {
+	PID    int
 	proc   *os.Process
-	pid    int
 	gate   *os.File // a byte written here lets the child continue
 	result *os.File // the child writes a byte when it is ready, then the error if exec fails
 	done   chan struct{}
@@ -122,9 +125,16 @@ func words(command string) ([]string, error) {
 	return all, nil
 }
 
-// startChild starts the process that waits to execute the command. It uses the stub. If there is no
-// stub or it cannot be executed, it uses this program.
-func startChild(command string, stub *os.File) (*child, error) {
+// Start starts the process that waits to execute the command.
+func Start(command string) (*Process, error) {
+	stub := openStub()
+	defer stub.Close()
+	return start(command, stub)
+}
+
+// start starts the waiting process. It uses the stub. If there is no stub or it cannot be executed, it uses this
+// program.
+func start(command string, stub *os.File) (*Process, error) {
 	args, err := words(command)
 	if err != nil {
 		return nil, err
@@ -144,20 +154,20 @@ func startChild(command string, stub *os.File) (*child, error) {
 		return nil, err
 	}
 	defer resultW.Close()
-	c := &child{gate: gateW, result: resultR, done: make(chan struct{})}
+	c := &Process{gate: gateW, result: resultR, done: make(chan struct{})}
 	args = append([]string{path, ownComm()}, args...)
 	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("-c %s: %w", command, err)
 	}
-	c.pid = c.proc.Pid
+	c.PID = c.proc.Pid
 	go func() {
 		c.proc.Wait()
 		close(c.done)
 	}()
 	resultW.Close()
 	if _, err := io.ReadFull(resultR, make([]byte, 1)); err != nil {
-		c.kill()
+		c.Kill()
 		return nil, fmt.Errorf("-c %s: its process exited before the command could start", command)
 	}
 	return c, nil
@@ -213,8 +223,8 @@ func lookPath(name string) (string, error) {
 	return "", fmt.Errorf("-c: Path '%s' does not exist or is not executable", name)
 }
 
-// resume lets the process execute the command, and returns when it has done so.
-func (c *child) resume() error {
+// Resume lets the process execute the command, and returns when it has done so.
+func (c *Process) Resume() error {
 	c.gate.Write([]byte{1}) // if the process is gone, the command has ended
 	var code [8]byte
 	if _, err := io.ReadFull(c.result, code[:]); err != nil {
@@ -228,7 +238,8 @@ func (c *child) resume() error {
 	return fmt.Errorf("-c: cannot run the command: %w", errno)
 }
 
-func (c *child) wait() { <-c.done }
+// Wait waits until the process has exited.
+func (c *Process) Wait() { <-c.done }
 
 // Timeouts for the command.
 const (
@@ -239,15 +250,15 @@ const (
 	killTime = time.Second
 )
 
-// linger waits for the command to exit, up to lingerTime.
-func (c *child) linger() {
+// Linger waits for the command to exit, up to lingerTime. The receiver may be nil.
+func (c *Process) Linger() {
 	if c != nil {
 		c.ended(lingerTime)
 	}
 }
 
 // ended reports whether the command exits before the timeout.
-func (c *child) ended(within time.Duration) bool {
+func (c *Process) ended(within time.Duration) bool {
 	select {
 	case <-c.done:
 		return true
@@ -256,8 +267,8 @@ func (c *child) ended(within time.Duration) bool {
 	}
 }
 
-// kill terminates the command if it is still running.
-func (c *child) kill() {
+// Kill terminates the command if it is still running.
+func (c *Process) Kill() {
 	c.closePipes()
 	for _, sig := range []os.Signal{unix.SIGTERM, unix.SIGKILL} {
 		select {
@@ -272,7 +283,7 @@ func (c *child) kill() {
 	}
 }
 
-func (c *child) closePipes() {
+func (c *Process) closePipes() {
 	c.gate.Close()
 	c.result.Close()
 }

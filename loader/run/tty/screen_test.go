@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+package tty
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// grid is a small terminal emulator. It supports the control sequences that screen uses, and keeps the
+// grid is a small terminal emulator. It supports the control sequences that Screen uses, and keeps the
 // rows that scroll out.
 type grid struct {
 	rows, columns int
@@ -101,19 +101,19 @@ func TestScreen(t *testing.T) {
 	for _, rows := range []int{4, 6, 30} {
 		for _, step := range []int{1, 3, 7, 1000} {
 			g := &grid{rows: rows, columns: 10}
-			s := newScreen(g)
+			s := New(g)
 			s.size = func() (int, int) { return g.rows, g.columns }
 			text := "one\ntwo\nthree is a wide line\nfour\n\nfive and six "
 			for i := 0; i < len(text); i += step {
 				s.Write([]byte(text[i:min(i+step, len(text))]))
-				s.paint(view("head", "1", fmt.Sprint("frame ", i)))
+				s.Paint(view("head", "1", fmt.Sprint("frame ", i)))
 			}
-			s.around(func() { g.Write([]byte("a warning\n")) })
-			s.paint(view("head", "2"))
+			s.Around(func() { g.Write([]byte("a warning\n")) })
+			s.Paint(view("head", "2"))
 			s.Write([]byte("seven\n"))
 			shown := g.String()
-			s.leave()
-			s.paint(view("too late"))
+			s.Leave()
+			s.Paint(view("too late"))
 			s.Write([]byte("the end\n"))
 			const want = "one\ntwo\nthree is a\n wide line\nfour\n\nfive and s\nix \na warning\nseven"
 			if want+"\nhead\n2" != shown {
@@ -129,11 +129,11 @@ func TestScreen(t *testing.T) {
 // TestTallView checks that a view has at most one row less than the screen.
 func TestTallView(t *testing.T) {
 	g := &grid{rows: 5, columns: 20}
-	s := newScreen(g)
+	s := New(g)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	s.Write([]byte("above\n"))
 	for i := range 3 {
-		s.paint(view(fmt.Sprint("head ", i), "1", "2", "a line that is wider than the screen", "4", "5"))
+		s.Paint(view(fmt.Sprint("head ", i), "1", "2", "a line that is wider than the screen", "4", "5"))
 	}
 	if want := "above\nhead 2\n1\n2\n... and 3 more line"; g.String() != want {
 		t.Errorf("%q, want %q", g, want)
@@ -143,16 +143,16 @@ func TestTallView(t *testing.T) {
 // TestWideCharacters: characters of two columns are counted as two, in the output and in the view.
 func TestWideCharacters(t *testing.T) {
 	g := &grid{rows: 8, columns: 9}
-	s := newScreen(g)
+	s := New(g)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	s.Write([]byte("above\n"))
 	for range 3 {
-		s.paint(view("head", "\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d", "x"))
+		s.Paint(view("head", "\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d", "x"))
 	}
 	s.Write([]byte("\u4e2d\u4e2d\u4e2d\u4e2d\u4e2d"))
-	s.paint(view("head", "x"))
+	s.Paint(view("head", "x"))
 	s.Write([]byte("\u4e2d\n"))
-	s.leave()
+	s.Leave()
 	s.Write([]byte("end\n"))
 	w := string(rune('a'+0x4e2d%26)) + "_"
 	if want := "above\n" + strings.Repeat(w, 4) + "\n" + w + w + "\nend"; g.String() != want {
@@ -163,16 +163,16 @@ func TestWideCharacters(t *testing.T) {
 // TestEndlessLine: a line that never ends is shown once, and is not kept.
 func TestEndlessLine(t *testing.T) {
 	g := &grid{rows: 6, columns: 10}
-	s := newScreen(g)
+	s := New(g)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	for range 100 {
 		s.Write([]byte("."))
-		s.paint(view("head", "1"))
+		s.Paint(view("head", "1"))
 	}
 	if len(s.open) > 20 {
 		t.Errorf("%d bytes of the line are kept", len(s.open))
 	}
-	s.leave()
+	s.Leave()
 	if want := strings.TrimSuffix(strings.Repeat("..........\n", 10), "\n"); g.String() != want {
 		t.Errorf("%q, want %q", g, want)
 	}
@@ -183,14 +183,14 @@ func TestSmallScreen(t *testing.T) {
 	for rows := 1; rows < 5; rows++ {
 		for _, columns := range []int{1, 2, 5, 40} {
 			g := &grid{rows: rows, columns: columns}
-			s := newScreen(g)
+			s := New(g)
 			s.size = func() (int, int) { return g.rows, g.columns }
 			for i := range 9 {
-				s.paint(view("head", "12", "345"))
+				s.Paint(view("head", "12", "345"))
 				s.Write(fmt.Appendf(nil, "%d", i)) // below it, there is less room
 				s.Write([]byte("\n"))
 			}
-			s.leave()
+			s.Leave()
 			if want := "0\n1\n2\n3\n4\n5\n6\n7\n8"; g.String() != want {
 				t.Errorf("%d rows, %d columns: %q", rows, columns, g)
 			}
