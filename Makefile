@@ -12,7 +12,7 @@ COLD     := $(shell cat tools/noinline.flags)
 GCFLAGS  := $(foreach p,$(shell cat tools/noinline.txt),'-gcflags=$(p)=$(COLD)')
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test module-path race test-kernels test-loaders test-tools release test-release lint bench fuzz mutate \
+.PHONY: all build demo test module-path race test-kernels test-loaders test-tools release test-release lint bench fuzz mutate lines \
 	generate docs site clean
 
 all: build
@@ -117,6 +117,10 @@ fuzz:
 # changes the tests of the package detect (about half an hour). For a quick run: MUTATE="-n 10 ./passes"
 mutate:
 	$(GO) run ./tests/mutate $(MUTATE)
+
+# lines counts the lines of code (without comments, blank lines, tests and generated files) by top-level directory.
+lines:
+	@$(GO) run ./tools/lines
 
 generate:
 	$(GO) generate ./...
