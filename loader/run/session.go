@@ -71,6 +71,11 @@ func (x *Session) Attach() error {
 	if err := s.resumeChild(); err != nil {
 		return err
 	}
+	// A probe that sees the whole system may have called exit() by now. Stopping all threads below takes milliseconds, in
+	// which it would go on counting.
+	if s.hasEvent("exit") && s.exitAhead() {
+		s.detach()
+	}
 	s.dropPrivileges()
 	s.progress.Stop()
 	s.announce()

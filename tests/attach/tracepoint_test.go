@@ -7,7 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -140,4 +144,42 @@ func TestTracepointOfOwnMaking(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "a dynamic event") {
 		t.Errorf("error = %v, output %s", err, out)
 	}
+}
+
+// TestExitAtFirstEvent checks that a script whose first event calls exit() stops counting at once: before btrun gives
+// up its privileges, which stops all of its threads and takes milliseconds.
+func TestExitAtFirstEvent(t *testing.T) {
+	needTracepoints(t, "raw_syscalls")
+	object := compile(t, `tracepoint:raw_syscalls:sys_enter /pid == $1/ { @n = count(); exit(); }`)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		runtime.LockOSThread()
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				syscall.Getppid()
+			}
+		}
+	}()
+	var counts []int
+	for range 15 {
+		out, err := exec.Command(program(t, "btrun"), object, strconv.Itoa(os.Getpid())).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		if _, err := fmt.Sscanf(strings.TrimSpace(string(out)), "@n: %d", &n); err != nil || n == 0 {
+			t.Fatalf("%v: %q", err, out)
+		}
+		counts = append(counts, n)
+	}
+	// On a busy machine some runs are slow.
+	slices.Sort(counts)
+	if early := counts[len(counts)/3]; early > 2000 {
+		t.Errorf("events counted in each run: %d; in a third of them at most 2000 (some 2 ms) were expected", counts)
+	}
+	t.Log(counts)
 }
