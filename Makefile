@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Start with:
-#   make demo    builds btc and btrun and traces a small workload
-#   make test    installs what the tests need, if it is permitted to, and runs all tests
+# "make help" says what each target does: the text after ## is its line.
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # For linux/amd64, functions are not aligned (Go: to 32 bytes), which makes btrun 135 KB smaller.
@@ -12,12 +10,16 @@ COLD     := $(shell cat tools/noinline.flags)
 GCFLAGS  := $(foreach p,$(shell cat tools/noinline.txt),'-gcflags=$(p)=$(COLD)')
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test module-path race test-kernels test-loaders test-tools release test-release lint bench fuzz mutate lines \
-	generate docs site clean
+.PHONY: all help build demo setup test check test-real test-kernels test-loaders test-tools test-metrics test-release dist-twice \
+	race lint bench fuzz mutate lines module-path release generate docs site clean
 
 all: build
 
-build: bin/btc bin/btrun
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$(printf '\t') read -r target line; do \
+		printf '  %-14s %s\n' "$$target" "$$line"; done
+
+build: bin/btc bin/btrun ## btc and btrun, in bin
 
 bin/btc bin/btrun: bin/%: FORCE
 	@mkdir -p bin
@@ -26,34 +28,42 @@ bin/btc bin/btrun: bin/%: FORCE
 .PHONY: FORCE
 FORCE:
 
-demo: build
+demo: build ## traces a small workload of its own and prints the report (root)
 	@sh tests/demo.sh
 
-test:
+setup: ## installs what the tests need with apt (root, Debian), and fetches kernels and QEMU below build
 	@bash tests/setup/install.sh
+
+test: setup ## sets up, and runs every test, of expensive ones the cheapest cases (20 minutes; what CI runs)
 	@bash tests/all.sh
+
+check: ## the same tests with what the machine has: installs nothing
+	@bash tests/all.sh
+
+test-real: ## programs of others, which it fetches below build: tracers, loaders, monitoring, distributions (an hour)
+	@bash tests/real.sh
 
 # module-path renames the Go module, so that others can require it: its path then begins with a host
 # name. Imports, tests, scripts and documents change with it.
 #   make module-path MODULE=example.com/tools/btc
-module-path:
+module-path: ## renames the Go module: MODULE=example.com/tools/btc
 	@$(GO) run ./tools/modulepath '$(MODULE)'
 
 # race runs the tests of package btrace and of the packages below it with Go's race detector
 # (needs a C compiler).
-race:
+race: ## tests of btrace and the loader with the race detector (a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -count=1 ./btrace ./loader/run ./loader/symbols
 
-# test-kernels runs the cases on one kernel of the matrix, or on all, and compares all verdicts of btc check with btrun:
+# test-kernels runs the cases on one kernel of the matrix, or on all, loads all objects there, and compares all verdicts of btc
+# check with btrun:
 #   make test-kernels KERNEL=6.12 RUN=kprobe     KERNEL is a directory of build/kernels, RUN a pattern of cases or scripts
-test-kernels:
-	$(GO) test ./tests/kernels -count=1 -v -timeout 30m $(if $(KERNEL),-kernel '$(KERNEL)') $(if $(RUN),-case '$(RUN)')
-	$(GO) test ./tests/load -count=1 -v -timeout 90m -run ForecastMatrix -kernel '$(or $(KERNEL),.*)' $(if $(RUN),-script '$(RUN)')
+test-kernels: ## all cases and objects on all kernels in emulated guests (hours), or KERNEL=6.12 RUN=pattern
+	@KERNEL='$(KERNEL)' RUN='$(RUN)' bash tests/guests.sh
 
 # test-loaders fetches other loaders of BPF objects, as far as they are available, and runs objects
 # with each of them (docs/loaders.md has the table). With KERNEL it runs them in an emulated guest:
 #   make test-loaders KERNEL=6.1-rt RUN=hist     KERNEL is a directory of build/kernels or a pattern: sid.*
-test-loaders:
+test-loaders: ## objects with other loaders, which it fetches; in guests with KERNEL=pattern RUN=pattern
 	@bash tests/setup/loaders.sh
 ifdef KERNEL
 	$(GO) test ./tests/loaders -count=1 -v -timeout 60m -run TestGuests -kernel '$(KERNEL)' $(if $(RUN),-case '$(RUN)')
@@ -64,14 +74,14 @@ endif
 # test-tools runs the tools of examples in an emulated guest, each beside bpftrace's own tool and that
 # of libbpf-tools, as far as they can be had:
 #   make test-tools KERNEL=6.12 RUN=biosnoop     KERNEL is a directory of build/kernels or a pattern
-test-tools:
+test-tools: ## tools of examples beside those of bpftrace and libbpf-tools, in guests: KERNEL=pattern RUN=pattern
 	@bash tests/setup/oracle.sh
 	@bash tests/setup/bcc.sh
 	$(GO) test ./tests/tools -count=1 -v -timeout 3h -run TestGuests -kernel '$(or $(KERNEL),.*)' $(if $(RUN),-tool '$(RUN)')
 
 # test-metrics fetches the programs that fleets run (node_exporter, Prometheus, kubectl, an OpenSSH
 # server, an OpenTelemetry Collector), as far as they are available, and runs btrun and btc with them.
-test-metrics:
+test-metrics: ## btrun and btc fan with Prometheus, node_exporter, kubectl, sshd, an OpenTelemetry Collector
 	@bash tests/setup/fleet.sh
 	$(GO) test ./tests/metrics ./tests/fan -count=1 -v -timeout 20m
 
@@ -81,27 +91,29 @@ test-metrics:
 DIST       ?= dist
 PLATFORMS  ?=
 MAINTAINER ?= $(shell git config user.name) <$(shell git config user.email)>
-release:
+release: ## archives, packages, image and checksums, in dist: PLATFORMS=linux/amd64 VERSION=v1
 	@out=$$(realpath -m '$(DIST)') && cd tools/release && $(GO) run . -root ../.. -out "$$out" \
 		-version '$(VERSION)' -time "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || stat -c %Y go.mod)}" -platforms '$(PLATFORMS)' \
 		-maintainer '$(MAINTAINER)'
 
 # test-release makes the release for this machine's platform twice, compares the results, and installs
 # one (root; Debian systems are downloaded to build/roots).
-test-release:
+test-release: dist-twice ## a release is reproducible, and installs in distributions
+	$(GO) test ./tests/release -count=1 -v -timeout 30m -dist "$(CURDIR)/build/release/1" \
+		-again "$(CURDIR)/build/release/2" -roots "$(CURDIR)/build/roots"
+
+dist-twice: ## the release of this platform twice, in build/release
 	for n in 1 2; do \
 		$(MAKE) release DIST=build/release/$$n PLATFORMS=linux/$$($(GO) env GOARCH) \
 			MAINTAINER='Release Test <test@release.invalid>' || exit; \
 	done
-	$(GO) test ./tests/release -count=1 -v -timeout 30m -dist "$(CURDIR)/build/release/1" \
-		-again "$(CURDIR)/build/release/2" -roots "$(CURDIR)/build/roots"
 
-lint:
+lint: ## gofmt, vet, staticcheck, go mod tidy, vulnerabilities, generated code
 	@bash tests/lint.sh
 
 # bench compares with bpftrace on this kernel (root; about a quarter of an hour). BENCH has options,
 # such as "-quick -only events", or "-only guest,kernels" for the measurements in emulated guests.
-bench:
+bench: ## compares with bpftrace (root; a quarter of an hour): BENCH="-quick -only events"
 	@bash tests/setup/oracle.sh
 	$(GO) run ./tests/bench $(BENCH)
 
@@ -109,30 +121,30 @@ bench:
 # manifests. For a quick run: FUZZTIME=10s MUTANTS=20000
 FUZZTIME ?= 100s
 MUTANTS  ?= 1000000
-fuzz:
+fuzz: ## every fuzz target, and mutated manifests (an hour): FUZZTIME=10s MUTANTS=20000
 	@bash tests/fuzz.sh $(FUZZTIME) . 2
 	$(GO) test ./tests/mutants -count=1 -timeout 0 -v -mutants $(MUTANTS) -jobs 0 -seed $$(date +%s)
 
 # mutate is mutation testing: it changes the code in one place at a time and reports how many of the
-# changes the tests of the package detect (about half an hour). For a quick run: MUTATE="-n 10 ./passes"
-mutate:
+# changes the tests of the package detect (hours). For a quick run: MUTATE="-n 10 ./passes"
+mutate: ## which changes of a package its own tests notice (hours): MUTATE="-n 10 ./passes"
 	$(GO) run ./tests/mutate $(MUTATE)
 
 # lines counts the lines of code (without comments, blank lines, tests and generated files) by top-level directory.
-lines:
+lines: ## lines of code, comments and tests
 	@$(GO) run ./tools/lines
 
-generate:
+generate: ## the parser from the grammar (Node.js)
 	$(GO) generate ./...
 
 # docs rewrites the generated parts of docs/ and the tour.
-docs:
-	$(GO) test ./internal/manifest ./ir ./tests/docs ./tests/tools ./tests/tour ./cmd/btc \
-		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages' -update
+docs: ## the generated parts of docs and of the tour
+	$(GO) test ./internal/manifest ./ir ./tests/arch ./tests/docs ./tests/tools ./tests/tour ./cmd/btc \
+		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages|Packages' -update
 
 # site renders README.md and docs to static HTML in build/site.
-site:
+site: ## README and docs as HTML, in build/site
 	$(GO) run ./tools/site build/site
 
-clean:
+clean: ## removes bin, build and dist
 	rm -rf bin build dist

@@ -176,7 +176,7 @@ func (b *bench) inGuest(image, program string, scripts []string) ([]guestLine, e
 	}
 	r, err := vm.Run(context.Background(), vm.Config{
 		QEMU: qemu, Image: image, Disk: filepath.Join(filepath.Dir(b.ref.chroot), "root.ext4"), Memory: 2048,
-		Timeout: 2*time.Minute + time.Duration(len(scripts))*12*time.Second, Puts: puts, Env: []string{inGuest + "=" + guestDir},
+		Silence: 2*time.Minute + time.Duration(len(scripts))*12*time.Second, Puts: puts, Env: []string{inGuest + "=" + guestDir},
 		Command: []string{"for m in $(cat /modules/order 2>/dev/null); do insmod /modules/$m.ko; done; exec " + at(program)},
 	})
 	var died *vm.GuestError

@@ -64,7 +64,7 @@ func (b *bench) guestLayouts(image, program string) ([]contestFigures, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, Timeout: 3 * time.Minute,
+	r, err := vm.Run(context.Background(), vm.Config{QEMU: qemu, Image: image, Silence: 3 * time.Minute,
 		Puts: []vm.Put{{Host: program, Guest: "/bin/bench"}}, Env: []string{inGuest + "=" + layoutsInGuest}, Command: []string{"/bin/bench"}})
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func inGuests(t *testing.T, test, list, head string) {
 				t.Skip("skipped: ", err)
 			}
 			files := guest(t, vm.Config{
-				QEMU: qemu, Image: image, Disk: disk, Memory: 1536, Timeout: 90 * time.Minute,
+				QEMU: qemu, Image: image, Disk: disk, Memory: 1536, Silence: 90 * time.Minute,
 				Puts: []vm.Put{{Host: tests, Guest: tests}, {Host: s.dir, Guest: s.dir}, {Host: filepath.Dir(s.adapter), Guest: "/adapter"},
 					{Host: binary, Guest: "/conformance.test"}, {Host: driver, Guest: guestDriver}},
 				Env:     []string{Checkout + "=" + filepath.Dir(tests), adapterVar + "=/adapter", progsVar + "=" + s.dir, resultVar + "=/out/result", "PATH=" + os.Getenv("PATH")},

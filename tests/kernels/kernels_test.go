@@ -3,11 +3,14 @@
 // Package kernels runs the end-to-end cases of testdata on the kernels that getkernels.sh fetched. Each
 // script is compiled once; the same object files run on all kernels, with one boot per kernel.
 //
-//	go test ./tests/kernels                              all kernels, all cases
+//	go test ./tests/kernels                              all cases on 6.12, the core on some other kernels
+//	BTC_TIER=kernels go test ./tests/kernels -timeout 0  all kernels but real-time and riscv64, all cases
 //	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' runs two
 //	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which only runs with -kernel
 //	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which only runs with -kernel or -slow
 //	go test ./tests/kernels -oracle -kernel 6.12         the same cases with bpftrace
+//
+// A run takes as long as it makes progress: guests and cases that print nothing for minutes are ended.
 package kernels
 
 import (
@@ -16,11 +19,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"btc/tests/kernels/suite"
 	"btc/tests/kernels/vm"
+	"btc/tests/tier"
 )
 
 var (
@@ -32,6 +37,11 @@ var (
 
 // names are the names of the kernels in getkernels.sh.
 var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64", "6.1-rt", "6.12-rt"}
+
+// The first tier runs all cases on the kernel whole, and the core on the oldest kernel, the newest, and another architecture.
+const whole = "6.12"
+
+var coreOnly = []string{"5.10", "sid", "sid-arm64"}
 
 func TestKernels(t *testing.T) {
 	if testing.Short() {
@@ -50,13 +60,19 @@ func TestKernels(t *testing.T) {
 	}
 	parent := t
 	s := suite.New(t, regexp.MustCompile(*only), *oracle)
-	s.Slow = *slow
 	for _, name := range names {
 		image, ok := images[name]
 		if !ok {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			core := strings.HasSuffix(name, "-riscv64") && !*slow
+			if *kernel == "" && name != whole {
+				if !slices.Contains(coreOnly, name) {
+					tier.Kernels.Need(t, "boots one more kernel")
+				}
+				core = core || !tier.Kernels.Runs()
+			}
 			if *oracle && name == "5.10" {
 				t.Skip("skipped: bpftrace needs Linux 5.15")
 			}
@@ -69,10 +85,10 @@ func TestKernels(t *testing.T) {
 			} else if *oracle && goarch != runtime.GOARCH {
 				t.Skip("skipped: the reference bpftrace is this machine's")
 			} else {
-				s.Foreign(parent, goarch)
+				s.Foreign(parent, goarch, core)
 			}
 			t.Parallel() // each QEMU uses one core
-			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk})
+			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk, Core: core})
 		})
 	}
 }

@@ -66,7 +66,7 @@ func bootKernel(t *testing.T, name, test string, cpus int, scripts map[string]st
 	}
 	r, err := vm.Run(
 		context.Background(),
-		vm.Config{QEMU: qemu, Image: image, CPUs: cpus, Command: []string{"sh", "/o/all.sh"}, Timeout: 5 * time.Minute,
+		vm.Config{QEMU: qemu, Image: image, CPUs: cpus, Command: []string{"sh", "/o/all.sh"}, Silence: 5 * time.Minute,
 			Puts: []vm.Put{{Host: bin + "/btrun", Guest: "/bin/btrun"}, {Host: objects, Guest: "/o"}}},
 	)
 	if err != nil {
@@ -114,7 +114,7 @@ btrun -q /o/begin.o 2>&1
 // says what to do.
 func TestWithout(t *testing.T) {
 	const script = `
-run() { echo "== $1 $2"; timeout 20 btrun -q -c 'cat /proc/version' /o/$2.o 2>&1 | grep -v '^Linux version'; }
+run() { echo "== $1 $2"; timeout 120 btrun -q -c 'cat /proc/version' /o/$2.o 2>&1 | grep -v '^Linux version'; }
 mount -t tmpfs none /sys/kernel/btf
 run no-btf fentry
 run no-btf iter

@@ -5,6 +5,8 @@ package kernels
 import (
 	"strings"
 	"testing"
+
+	"btc/tests/tier"
 )
 
 // policyScript runs objects under policies; each run prints its name, its output and its exit status.
@@ -67,7 +69,7 @@ func TestPolicy(t *testing.T) {
 	for _, name := range []string{"5.10", "6.1", "6.12", "sid"} {
 		t.Run(name, func(t *testing.T) {
 			if *kernel == "" && name != "5.10" {
-				t.Skip("skipped: another kernel has the same cases (-kernel " + name + " boots this one)")
+				tier.Kernels.Need(t, "boots one more kernel")
 			}
 			out := bootKernel(t, name, "policy", 0, scripts, policyScript)
 			for what, want := range map[string]string{

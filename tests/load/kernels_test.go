@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,7 @@ import (
 	"btc/targets/kernel"
 	"btc/tests/kernels/vm"
 	"btc/tests/load/objload"
+	"btc/tests/tier"
 )
 
 var kernelOnly = flag.String("kernel", "", "load in guests of the kernels only whose whole name matches this regular expression")
@@ -38,7 +40,7 @@ const absentFile = "testdata/absent.txt"
 // guest.
 const boots = 3
 
-// TestKernels loads every program on each kernel of the matrix, with one boot per kernel.
+// TestKernels loads every program on each kernel of the matrix, with one boot per kernel; in the first tier only on the oldest.
 func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: boots kernels under emulation (-short)")
@@ -58,6 +60,9 @@ func TestKernels(t *testing.T) {
 			continue
 		}
 		t.Run(kernel, func(t *testing.T) {
+			if *kernelOnly == "" && kernel != kernels[0] {
+				tier.Kernels.Need(t, "boots one more kernel")
+			}
 			image, err := vm.FindImage(images, kernel)
 			if err != nil {
 				t.Skip("skipped: ", err)
@@ -75,9 +80,9 @@ func TestKernels(t *testing.T) {
 				l = newLoads(parent, goarch)
 				made[goarch] = l
 			}
-			c := vm.Config{QEMU: qemu, Image: image, Timeout: 5 * time.Minute}
+			c := vm.Config{QEMU: qemu, Image: image, Silence: 5 * time.Minute}
 			if goarch != runtime.GOARCH {
-				c.Timeout = 15 * time.Minute // instructions of other architectures are emulated one by one
+				c.Silence = 15 * time.Minute // instructions of other architectures are emulated one by one
 			}
 			c.Puts = []vm.Put{{Host: l.bin, Guest: "/bin/loadall"}, {Host: l.dir, Guest: "/objects"}}
 			puts, toolErr := otherTool(goarch, images)
@@ -85,6 +90,7 @@ func TestKernels(t *testing.T) {
 				c.Puts = append(append(c.Puts, puts...), vm.Put{Host: l.others, Guest: "/others"})
 			}
 			t.Parallel() // each QEMU uses one core
+			c.Progress = func(stdout []byte) { fmt.Printf("%s: %d lines\n", kernel, bytes.Count(stdout, []byte{'\n'})) }
 			results, others := guest(t, c, toolErr == nil)
 			checkResults(t, kernel, l.list, results)
 			t.Run("bpftool", func(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"btc/tests/tier"
 )
 
 const onWork = `tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ `
@@ -72,7 +74,7 @@ func TestExporterFormats(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if !*all {
-		t.Skip("skipped: make test-loaders runs it")
+		tier.Real.Need(t, "a loader that is fetched")
 	}
 	b := build(t, runtime.GOARCH)
 	if out, err := exec.Command("go", "build", "-o", b.dir, "btc/cmd/btrun").CombinedOutput(); err != nil {
@@ -125,7 +127,7 @@ func TestExporterProfile(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if !*all {
-		t.Skip("skipped: make test-loaders runs it")
+		tier.Real.Need(t, "a loader that is fetched")
 	}
 	b := build(t, runtime.GOARCH)
 	object := b.path("x.o")

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"btc/tests/tier"
 )
 
 // gadget runs an object compiled for Inspektor Gadget with ig. If btc refuses to write an image, it
@@ -261,7 +263,7 @@ func TestGadgetEvents(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if !*all {
-		t.Skip("skipped: make test-loaders runs it")
+		tier.Real.Need(t, "a loader that is fetched")
 	}
 	b := build(t, runtime.GOARCH)
 	object, image := b.path("x.o"), b.path("x.tar")
@@ -292,7 +294,7 @@ func TestGadgetProfile(t *testing.T) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if !*all {
-		t.Skip("skipped: make test-loaders runs it")
+		tier.Real.Need(t, "a loader that is fetched")
 	}
 	b := build(t, runtime.GOARCH)
 	object, image := b.path("x.o"), b.path("x.tar")

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"btc/tests/kernels/vm"
+	"btc/tests/tier"
 )
 
 var kernel = flag.String("kernel", "",
@@ -208,7 +209,8 @@ func guestTools() []guestTool {
 // TestGuests loads each object with each loader in guests.
 func TestGuests(t *testing.T) {
 	if *kernel == "" {
-		t.Skip("skipped: make test-loaders KERNEL=NAME boots kernels under emulation, minutes")
+		tier.Kernels.Need(t, "boots kernels under emulation, minutes for each (or make test-loaders KERNEL=NAME)")
+		*kernel = ".*"
 	}
 	wanted := regexp.MustCompile("^(" + *kernel + ")$")
 	dir, err := filepath.Abs("../../build/kernels")
@@ -274,7 +276,7 @@ echo '%s'; cat /tmp/messages >&2
 		}
 	}
 	r, err := vm.Run(context.Background(), vm.Config{
-		QEMU: qemu, Image: image, Command: []string{script}, Memory: 2048, Timeout: 50 * time.Minute, Puts: puts,
+		QEMU: qemu, Image: image, Command: []string{script}, Memory: 2048, Silence: 20 * time.Minute, Puts: puts,
 	})
 	if err != nil {
 		t.Fatal(err)

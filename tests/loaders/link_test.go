@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"btc/tests/tier"
 )
 
 // linked are scripts that use everything that an object may have: maps, events, caches, stacks, scratch
@@ -51,7 +53,7 @@ func TestLink(t *testing.T) {
 	}{{"agent", false, agentOutput}, {"libbpf-bookworm", true, bookwormOutput}, {"libbpf-sid", true, sidOutput}} {
 		t.Run(l.name, func(t *testing.T) {
 			if l.all && !*all {
-				t.Skip("skipped: make test-loaders runs it")
+				tier.Real.Need(t, "a loader that is fetched")
 			}
 			checkLinked(t, b, l.load(t, b, "whole"))
 		})

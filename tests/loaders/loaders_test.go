@@ -28,6 +28,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"btc/tests/tier"
 )
 
 // cases are scripts with the expected result after the workload (command work): the lines of maps that
@@ -118,7 +120,7 @@ var exporterRefused = map[string]string{
 	"arguments": "AT_[{filename: /proc/version/absent, flags: 524544, key_syscall_nr: OPENAT}] = {count: 12}",
 	"results":   "AT_[{key_syscall_nr: OPENAT, ret: -20}] = {count: 12}"}
 
-var all = flag.Bool("all", false, "run the loaders that tests/setup/loaders.sh fetches, too")
+var all = flag.Bool("all", tier.Real.Runs(), "run the loaders that tests/setup/loaders.sh fetches, too (default: the tier real runs)")
 
 // each returns a line for each key, followed by the values that more returns for it.
 func each(format string, more func(key int) []any) string {
@@ -206,7 +208,7 @@ func TestLoaders(t *testing.T) {
 	for _, l := range loaders {
 		t.Run(l.name, func(t *testing.T) {
 			if l.all && !*all {
-				t.Skip("skipped: make test-loaders runs it")
+				tier.Real.Need(t, "a loader that is fetched")
 			}
 			for _, c := range cases {
 				if guestOnly[c.name] {

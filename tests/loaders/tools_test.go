@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"btc/tests/tier"
 )
 
 // needs skips tests that only make test-loaders runs, or that this user may not run.
@@ -20,7 +22,7 @@ func needs(t *testing.T) built {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
 	if !*all {
-		t.Skip("skipped: make test-loaders runs it")
+		tier.Real.Need(t, "a loader that is fetched")
 	}
 	fetched(t, "sid")
 	return buildPrograms(t, runtime.GOARCH)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"btc/tests/kernels/vm"
+	"btc/tests/tier"
 )
 
 var (
@@ -32,7 +33,8 @@ const jobsVariable = "BTC_TOOLS_JOBS"
 // tool of its name and that of libbpf-tools: all watch the same workload.
 func TestGuests(t *testing.T) {
 	if *kernels == "" {
-		t.Skip("skipped: no -kernel: it boots kernels under emulation for a quarter of an hour (make test-tools)")
+		tier.Kernels.Need(t, "boots kernels under emulation for a quarter of an hour each (or make test-tools KERNEL=NAME)")
+		*kernels = ".*"
 	}
 	disk := root + "/build/oracle/root.ext4"
 	if _, err := os.Stat(disk); err != nil {
@@ -53,7 +55,7 @@ func TestGuests(t *testing.T) {
 				t.Skip("skipped: ", err)
 			}
 			config := vm.Config{
-				QEMU: qemu, Image: image, Disk: disk, Scratch: true, Memory: 1536, Timeout: time.Hour,
+				QEMU: qemu, Image: image, Disk: disk, Scratch: true, Memory: 1536, Silence: 20 * time.Minute,
 				Puts: puts(t,
 					filepath.Dir(image)), Env: []string{jobsVariable + "=/t/jobs"}, Command: []string{"/t/tools.test"},
 			}

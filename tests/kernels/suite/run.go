@@ -19,6 +19,7 @@ import (
 	"btc/tests/kernels/cases"
 	"btc/tests/kernels/driver"
 	"btc/tests/kernels/vm"
+	"btc/tests/tier"
 )
 
 // Host is the name of this machine's kernel in a "skip:" line.
@@ -29,7 +30,11 @@ type Machine struct {
 	QEMU  string // program
 	Image string // kernel
 	Disk  string // image of the root file system; only with an oracle
+	Core  bool   // run only the cases with "core: yes"
 }
+
+// patience multiplies the time limit of cases in guests: these end what hangs, and must not end what a busy machine makes slow.
+const patience = 4
 
 // Guest runs the cases on the kernel called name, all in one boot, and reports each case as a subtest.
 func (s *Suite) Guest(t *testing.T, name string, m Machine) {
@@ -45,14 +50,18 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	if s.Oracle {
 		tool = "bpftrace"
 	}
-	jobs := s.jobs(t, name, goarch, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
-	if goarch != runtime.GOARCH {
-		for i := range jobs {
-			jobs[i].Limit *= 2       // its emulation is slower
-			if goarch == "riscv64" { // still slower
-				jobs[i].Limit *= 4
-			}
+	jobs := s.jobs(t, name, goarch, m.Core, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
+	for i := range jobs {
+		jobs[i].Limit *= patience
+		if goarch != runtime.GOARCH {
+			jobs[i].Limit *= 2 // its emulation is slower
 		}
+		if goarch == "riscv64" { // still slower
+			jobs[i].Limit *= 4
+		}
+	}
+	if m.Core {
+		t.Run("other cases", func(t *testing.T) { tier.Kernels.Need(t, "not a case with \"core: yes\"") })
 	}
 	puts = append(puts, modules(m.Image)...)
 	boot := func(jobs []driver.Job) ([]byte, error) {
@@ -61,9 +70,12 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 			return nil, err
 		}
 		c := vm.Config{
-			QEMU: m.QEMU, Image: m.Image, Disk: m.Disk, Memory: 1024, Timeout: limit(jobs), Scratch: true,
+			QEMU: m.QEMU, Image: m.Image, Disk: m.Disk, Memory: 1024, Silence: silence(jobs), Scratch: true,
 			Puts:    append(puts, vm.Put{Host: file, Guest: "/jobs.json"}),
 			Command: []string{"runjobs", "/jobs.json"},
+			Progress: func(stdout []byte) { // tests/runall ends the tests of a package that print nothing
+				fmt.Printf("%s: %d of %d cases\n", name, bytes.Count(stdout, []byte{'\n'})/2, len(jobs))
+			},
 		}
 		r, err := vm.Run(context.Background(), c)
 		var died *vm.GuestError
@@ -87,7 +99,7 @@ func (s *Suite) Native(t *testing.T, all bool) {
 	if s.Oracle {
 		tool = filepath.Join(s.Root, "tests/setup/bpftrace-oracle")
 	}
-	jobs := s.jobs(t, Host, runtime.GOARCH, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
+	jobs := s.jobs(t, Host, runtime.GOARCH, false, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
 	if !all {
 		jobs = s.withoutAll(t, jobs)
 	}
@@ -123,8 +135,9 @@ func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
 	return kept
 }
 
-// jobs returns the jobs for one kernel. Cases for which there is none are reported immediately.
-func (s *Suite) jobs(t *testing.T, kernel, goarch string, job func(*cases.Case) driver.Job) []driver.Job {
+// jobs returns the jobs for one kernel. Cases for which there is none are reported immediately, except those that are not in the
+// core where only that is wanted.
+func (s *Suite) jobs(t *testing.T, kernel, goarch string, core bool, job func(*cases.Case) driver.Job) []driver.Job {
 	var jobs []driver.Job
 	refusals := s.refused
 	if o := s.own[goarch]; o != nil {
@@ -132,7 +145,7 @@ func (s *Suite) jobs(t *testing.T, kernel, goarch string, job func(*cases.Case) 
 	}
 	for _, c := range s.Cases {
 		skip, refused := s.skipReason(c, kernel), refusals[c.Name]
-		if !s.wanted(c, goarch) {
+		if core && !c.Core {
 			continue
 		}
 		if skip == "" && refused == "" {
@@ -157,7 +170,16 @@ func writeJobs(file string, jobs []driver.Job) error {
 	return os.WriteFile(file, b, 0o644)
 }
 
-// limit returns the time limit for all jobs together with the boot.
+// silence returns how long a guest with these jobs may print nothing: the driver reports the start and the end of each.
+func silence(jobs []driver.Job) time.Duration {
+	d := time.Duration(0)
+	for _, j := range jobs {
+		d = max(d, j.Limit)
+	}
+	return d + 2*time.Minute
+}
+
+// limit returns the time limit for all jobs together.
 func limit(jobs []driver.Job) time.Duration {
 	d := time.Minute
 	for _, j := range jobs {

@@ -28,7 +28,6 @@ type Suite struct {
 	Bin    string // directory of the programs built for this machine
 	Work   string // directory of scripts, objects and manifests
 	Oracle bool   // run bpftrace instead of btrun
-	Slow   bool   // run all cases, not only the core, on architectures that objects do not support by default
 	Cases  []*cases.Case
 
 	refused map[string]string   // case -> error of btc if it refused the script
@@ -92,8 +91,8 @@ func repository() (string, error) {
 	return "", err
 }
 
-// Foreign builds the programs for guests of another architecture, once.
-func (s *Suite) Foreign(t *testing.T, goarch string) {
+// Foreign builds the programs for guests of another architecture, once. With core, its guests run only the core.
+func (s *Suite) Foreign(t *testing.T, goarch string, core bool) {
 	t.Helper()
 	if goarch == runtime.GOARCH || s.foreign[goarch] != "" {
 		return
@@ -106,16 +105,11 @@ func (s *Suite) Foreign(t *testing.T, goarch string) {
 		o := &objects{t.TempDir(), map[string]string{}}
 		s.own[goarch] = o
 		for _, c := range s.Cases {
-			if s.wanted(c, goarch) {
+			if c.Core || !core {
 				s.compile(c, s.Work, o.work, o.refused, "--arch", a.Label)
 			}
 		}
 	}
-}
-
-// wanted reports whether a case is to run on an architecture.
-func (s *Suite) wanted(c *cases.Case, goarch string) bool {
-	return s.Slow || c.Core || arch.ByName(goarch).Default
 }
 
 // crossCompilers are the C compilers for other architectures under their Debian names, and the C

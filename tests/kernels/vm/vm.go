@@ -17,8 +17,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -30,19 +32,24 @@ type Put struct {
 
 // Config says what to boot and what to run in it. QEMU, Image and Command are required.
 type Config struct {
-	QEMU    string        // program to run, see FindQEMU
-	Image   string        // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
-	Command []string      // argument vector; a single element is a shell command line
-	Puts    []Put         // files for the guest
-	Env     []string      // "K=V" for the command
-	Disk    string        // ext4 image that becomes the command's root; it is not changed
-	Scratch bool          // give the guest an unused disk, /dev/scratch
-	OutTar  string        // if set, the guest's /out is written to this file as a tar archive
-	Memory  int           // MiB, default 768
-	CPUs    int           // default 2; only one runs at a time
-	Timeout time.Duration // for the whole run, default 2 minutes
-	Append  string        // additional kernel arguments
-	Console string        // if set, the output of the kernel's console is written to this file
+	QEMU    string   // program to run, see FindQEMU
+	Image   string   // kernel: vmlinux (preferred: boots faster under emulation) or vmlinuz
+	Command []string // argument vector; a single element is a shell command line
+	Puts    []Put    // files for the guest
+	Env     []string // "K=V" for the command
+	Disk    string   // ext4 image that becomes the command's root; it is not changed
+	Scratch bool     // give the guest an unused disk, /dev/scratch
+	OutTar  string   // if set, the guest's /out is written to this file as a tar archive
+	Memory  int      // MiB, default 768
+	CPUs    int      // default 2; only one runs at a time
+	// Silence is how long the guest may write nothing to its streams before it is ended, default 2 minutes. The run may take
+	// as long as it likes: on a busy machine a guest is many times slower. Until the command starts, bootSilence holds if it is longer.
+	Silence time.Duration
+	// Progress, if set, is called with what the command has written to standard output, whenever that has grown, at most every
+	// progressEvery.
+	Progress func(stdout []byte)
+	Append   string // additional kernel arguments
+	Console  string // if set, the output of the kernel's console is written to this file
 }
 
 // Result is the result of a command in a guest.
@@ -73,6 +80,9 @@ const (
 	outBytes   = 256 << 20 // limit for /out; the file is sparse
 	// scratchBytes is the size of /dev/scratch.
 	scratchBytes = 16 << 20 // the file is sparse
+	// bootSilence is the limit of silence until the command starts: a booting kernel prints nothing ("quiet").
+	bootSilence   = 5 * time.Minute
+	progressEvery = 10 * time.Second
 )
 
 // FindQEMU returns the QEMU for a kernel image: the one that tests/setup/qemu.sh unpacked below dir, or
@@ -134,12 +144,62 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, c.QEMU, args...)
-	qemuOutput, runErr := cmd.CombinedOutput()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go watch(ctx, cancel, c, dir)
+	qemuOutput, runErr := runQEMU(ctx, c.QEMU, args)
 	return collect(ctx, c, dir, qemuOutput, runErr)
 }
+
+// runQEMU runs QEMU and returns its output. The kernel ends QEMU when this process ends, however it ends. It does so when the
+// thread that started QEMU ends (prctl(2), PR_SET_PDEATHSIG), so the goroutine keeps its thread.
+func runQEMU(ctx context.Context, program string, args []string) ([]byte, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.CombinedOutput()
+}
+
+// watch ends the run with the cause errSilent if the guest is silent for too long, and reports progress.
+func watch(ctx context.Context, end context.CancelCauseFunc, c Config, dir string) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	written, stdout := int64(-1), int64(0)
+	var grown, reported time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		size := func(name string) int64 {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil {
+				return 0 // QEMU has not made it yet
+			}
+			return info.Size()
+		}
+		if n := size("console") + size("stdout") + size("stderr") + size("control"); n != written {
+			written, grown = n, time.Now()
+		}
+		if n := size("stdout"); c.Progress != nil && n > stdout && time.Since(reported) >= progressEvery {
+			text, _ := os.ReadFile(filepath.Join(dir, "stdout"))
+			stdout, reported = n, time.Now()
+			c.Progress(text)
+		}
+		limit := c.Silence
+		if size("control") == 0 { // init has not reported that the command starts
+			limit = max(limit, bootSilence)
+		}
+		if time.Since(grown) > limit {
+			end(errSilent)
+			return
+		}
+	}
+}
+
+var errSilent = errors.New("silent")
 
 func withDefaults(c Config) Config {
 	if c.Memory == 0 {
@@ -148,8 +208,8 @@ func withDefaults(c Config) Config {
 	if c.CPUs == 0 {
 		c.CPUs = 2
 	}
-	if c.Timeout == 0 {
-		c.Timeout = 2 * time.Minute
+	if c.Silence == 0 {
+		c.Silence = 2 * time.Minute
 	}
 	return c
 }
@@ -250,8 +310,8 @@ func collect(ctx context.Context, c Config, dir string, qemuOutput []byte, runEr
 	switch {
 	case ctl.failure != "":
 		return nil, guestError("init failed: " + ctl.failure)
-	case !ctl.exited && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, guestError(fmt.Sprintf("no exit status after %v", c.Timeout))
+	case !ctl.exited && errors.Is(context.Cause(ctx), errSilent):
+		return nil, guestError(fmt.Sprintf("no exit status, and no output for %v", c.Silence))
 	case !ctl.exited:
 		return nil, guestError(fmt.Sprintf("ended without an exit status (QEMU: %v %s)", runErr, bytes.TrimSpace(qemuOutput)))
 	}

@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +87,7 @@ func TestRunNoExitStatus(t *testing.T) {
 	base := bootable(t, "6.1")
 	for name, c := range map[string]Config{
 		"panic": {Command: []string{"echo before; echo c >/proc/sysrq-trigger"}},
-		"hang":  {Command: []string{"echo before; sleep 1000"}, Timeout: 15 * time.Second},
+		"hang":  {Command: []string{"echo before; sleep 1000"}, Silence: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.QEMU, c.Image = base.QEMU, base.Image
@@ -94,6 +97,54 @@ func TestRunNoExitStatus(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// TestSlowGuest checks that a guest that writes something may take longer than the limit of silence.
+func TestSlowGuest(t *testing.T) {
+	c := bootable(t, "6.1")
+	c.Silence = 10 * time.Second
+	c.Command = []string{"for i in 1 2 3; do echo $i; sleep 4; done"}
+	reported := 0
+	c.Progress = func(stdout []byte) { reported = len(stdout) }
+	r, err := Run(context.Background(), c)
+	if err != nil || string(r.Stdout) != "1\n2\n3\n" || r.Run < c.Silence || reported == 0 {
+		t.Errorf("%v, %+v, %d bytes reported", err, r, reported)
+	}
+}
+
+// TestKilled checks that a killed test leaves no QEMU behind. Its QEMU is a shell that sleeps.
+func TestKilled(t *testing.T) {
+	if file := os.Getenv("BTC_VM_PID_FILE"); file != "" { // the process that is killed
+		runQEMU(context.Background(), "/bin/sh", []string{"-c", "echo $$ >" + file + ".new && mv " + file + ".new " + file + "; exec sleep 1000"})
+		return
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	victim := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
+	victim.Env = append(os.Environ(), "BTC_VM_PID_FILE="+file)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	wait(t, "the program to start", func() bool { text, _ = os.ReadFile(file); return len(text) > 0 })
+	victim.Process.Kill()
+	victim.Wait()
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the program to end", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+}
+
+func wait(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for start := time.Now(); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("no sign of ", what)
+		}
 	}
 }
 

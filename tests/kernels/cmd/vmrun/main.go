@@ -15,8 +15,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"btc/tests/kernels/vm"
@@ -34,7 +36,7 @@ func main() {
 		qemus   = flag.String("qemu", "build/qemu", "directory of the QEMU that tests/setup/qemu.sh unpacked; without it the machine's own is used")
 		memory  = flag.Int("m", 0, "MiB of memory (default 768)")
 		cpus    = flag.Int("smp", 0, "CPUs (default 2)")
-		timeout = flag.Duration("t", 2*time.Minute, "limit for the whole run")
+		silence = flag.Duration("t", 2*time.Minute, "how long the guest may print nothing")
 		disk    = flag.String("disk", "", "ext4 image that is the command's root; left unchanged")
 		out     = flag.String("out", "", "tar file that receives the guest's /out")
 		console = flag.String("console", "", "file that receives the kernel's console")
@@ -58,7 +60,7 @@ func main() {
 		fail(200, err)
 	}
 	config := vm.Config{QEMU: qemu, Image: image, Command: flag.Args(), Env: env, Disk: *disk, OutTar: *out,
-		Memory: *memory, CPUs: *cpus, Timeout: *timeout, Append: *more, Console: *console}
+		Memory: *memory, CPUs: *cpus, Silence: *silence, Append: *more, Console: *console}
 	for _, p := range puts {
 		host, guest, ok := strings.Cut(p, ":")
 		if !ok {
@@ -67,7 +69,9 @@ func main() {
 		config.Puts = append(config.Puts, vm.Put{Host: host, Guest: guest})
 	}
 	begin := time.Now()
-	r, err := vm.Run(context.Background(), config)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that Run removes its files
+	defer stop()
+	r, err := vm.Run(ctx, config)
 	var died *vm.GuestError
 	switch {
 	case errors.As(err, &died):
