@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"btc/backend/emit"
 	"btc/backend/mach"
@@ -77,6 +78,10 @@ type Input struct {
 	MapPrefix string
 	// PlainNames leaves the names without a suffix, for tests that compare them.
 	PlainNames bool
+	// SkipPass names an optional pass that does not run (passes.Optional), and Measure is called after each pass
+	// (passes.Options), to find what a pass is worth.
+	SkipPass string
+	Measure  func(pass string, took time.Duration, changed int)
 	// Compiler is the compiler's name and version for the manifest.
 	Compiler string
 
@@ -126,7 +131,7 @@ func retryWithSmallerFrame(in Input, src *diag.Source, err error) *Output {
 	}
 	for _, frame := range []int{160, 64} {
 		quiet := in
-		quiet.Dump = nil
+		quiet.Dump, quiet.Measure = nil, nil
 		m := frontend(quiet, src, &diag.List{})
 		if m == nil {
 			return nil
@@ -205,7 +210,7 @@ var Formats = passes.Formats
 
 // lower compiles IR to bytes; frame is that of passes.Options.
 func lower(in Input, m *ir.Module, frame int) (*Output, error) {
-	opt := passes.Options{Frame: frame}
+	opt := passes.Options{Frame: frame, Skip: in.SkipPass, Measure: in.Measure}
 	if in.Verify {
 		opt.Verify = ir.VerifyStage
 	}

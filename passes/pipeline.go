@@ -5,6 +5,7 @@ package passes
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"btc/ir"
 )
@@ -15,8 +16,15 @@ type Pass struct {
 	Run    func(*ir.Module) []ir.Diag
 	Before ir.Stage // the stage of the module before the pass
 	After  ir.Stage // and after it
-	Doc    string
+	// Optional says that code is right without the pass, and only larger or slower.
+	Optional bool
+	Doc      string
 }
+
+const (
+	required = false
+	optional = true
+)
 
 // Order says that a pass must run before another: the first row of First comes
 // before the first row of Then.
@@ -35,6 +43,22 @@ type Options struct {
 	// Frame is how much of a stack frame memory objects may use, in bytes, for scripts that
 	// need the rest for other values. 0 means the default.
 	Frame int
+	// Skip names a pass that does not run, one of those that are optional; "" for none.
+	Skip string
+	// Measure is called after each pass, with the time it took and the number of functions that it changed, added or
+	// removed.
+	Measure func(pass string, took time.Duration, changed int)
+}
+
+// Optional returns the names of the passes that Options.Skip may name, in the order of their first runs.
+func Optional() []string {
+	var names []string
+	for _, p := range Pipeline() {
+		if p.Optional && !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // Run takes m through the whole pipeline. The error is ir.Diags: what in the script cannot
@@ -47,6 +71,9 @@ func Run(m *ir.Module, opt Options) error {
 	if opt.Frame > 0 {
 		i := slices.IndexFunc(rows, func(p Pass) bool { return p.Name == "slots" })
 		rows[i].Run = func(m *ir.Module) []ir.Diag { return placeSlotsWithin(m, opt.Frame) }
+	}
+	if opt.Skip != "" {
+		rows = slices.DeleteFunc(rows, func(p Pass) bool { return p.Optional && p.Name == opt.Skip })
 	}
 	return run(m, rows, opt)
 }
@@ -85,8 +112,17 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 		opt.Dump("input", m)
 	}
 	for _, p := range passes {
+		var before map[string]string
+		if opt.Measure != nil {
+			before = printed(m)
+		}
+		start := time.Now()
 		if diags := p.Run(m); len(diags) > 0 {
 			return ir.Diags(diags)
+		}
+		if opt.Measure != nil {
+			took := time.Since(start)
+			opt.Measure(p.Name, took, differing(before, printed(m)))
 		}
 		if opt.Dump != nil {
 			opt.Dump(p.Name, m)
@@ -101,43 +137,68 @@ func run(m *ir.Module, passes []Pass, opt Options) error {
 	return nil
 }
 
+// printed returns the functions of a module, printed, by name.
+func printed(m *ir.Module) map[string]string {
+	text := map[string]string{}
+	for _, f := range m.Funcs {
+		text[f.Name] = f.String()
+	}
+	return text
+}
+
+// differing returns the number of names whose functions differ, or that only one side has.
+func differing(before, after map[string]string) int {
+	n := 0
+	for name, text := range after {
+		if old, ok := before[name]; !ok || old != text {
+			n++
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
 // Pipeline returns the table of passes, in the order of their runs.
 func Pipeline() []Pass {
 	return []Pass{
-		{"lower-library", lowerLibrary, ir.High, ir.High, "expands searches of strings, names of probes and actions to loops and helper calls"},
-		{"fold", fold, ir.High, ir.High, "constant folding and algebraic simplification"},
-		{"cse", cse, ir.High, ir.High, "common subexpression elimination, also of builtins that cannot change during a run"},
-		{"sccp", sccp, ir.High, ir.High, "sparse conditional constant propagation"},
-		{"simplify-cfg", simplifyCFG, ir.High, ir.High, "removes decided branches and empty blocks"},
-		{"direct-reads", directReads, ir.High, ir.High, "loads fields of the current task and of typed arguments directly, where the kernel can"},
-		{"dce", dce, ir.High, ir.High, "dead code elimination"},
-		{"spill-to-scratch", spillToScratch, ir.High, ir.High, "moves long strings and other large objects from the stack to per-CPU scratch"},
-		{"sharing", sharing, ir.High, ir.High, "decides which programs may run from an attach point that they share"},
-		{"map-layout", chooseMaps, ir.High, ir.High, "chooses a BPF map for each map of the script"},
-		{"lower-aggregations", lowerAggregations, ir.High, ir.High, "lowers count .. tseries to in-place updates of map values"},
-		{"lower-maps", lowerMaps, ir.High, ir.High, "lowers map reads and writes to helper calls and in-place updates"},
-		{"lower-output", lowerOutput, ir.High, ir.High, "lays out events; lowers emit to a ring buffer record"},
-		{"lower-strings", lowerStrings, ir.High, ir.High, "lowers string ops to probe reads and comparisons by words"},
-		{"lower-builtins", lowerBuiltins, ir.High, ir.High, "lowers builtins to helper calls and context loads"},
-		{"lower-memory", lowerMemory, ir.High, ir.Core, "lowers reads to relocated loads and probe reads"},
-		{"fold", fold, ir.Core, ir.Core, "again, for the code that lowering added"},
-		{"cse", cse, ir.Core, ir.Core, "again"},
-		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again"},
-		{"jump-threading", jumpThreading, ir.Core, ir.Core, "jump threading: edges on which the result of a test is known skip it"},
-		{"lookup-merging", lookupMerging, ir.Core, ir.Core, "merges lookups of the same element"},
-		{"range", decideRanges, ir.Core, ir.Core, "range analysis: decides repeated null tests and comparisons"},
-		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, "again, for the branches that range decided"},
-		{"fold", fold, ir.Core, ir.Core, "again"},
-		{"store-forwarding", forwardStores, ir.Core, ir.Core, "store forwarding: replaces loads of stored constants; dead store elimination"},
-		{"dce", dce, ir.Core, ir.Core, "again"},
-		{"architectures", architectures, ir.Core, ir.Core, "adds tests for what differs between the architectures of the object"},
-		{"read-forwarding", forwardReads, ir.Core, ir.Core, "lets helpers read directly into the record or key where the value is stored"},
-		{"sink", sink, ir.Core, ir.Core, "code sinking: moves computations past helper calls, next to their use"},
-		{"slots", placeSlots, ir.Core, ir.Core, "assigns memory objects to the stack frame or to scratch"},
-		{"loop-outlining", outlineLoops, ir.Core, ir.Core, "loop outlining: moves bodies of loops over maps into subprograms that the kernel calls"},
-		{"opaque-values", opaqueValues, ir.Core, ir.Core, "hides from the verifier values that differ by path and would multiply its states"},
-		{"layout", layoutBlocks, ir.Core, ir.Core, "block placement: cold blocks last"},
-		{"budget", checkBudget, ir.Core, ir.Core, "refuses what no kernel would load"},
+		{"lower-library", lowerLibrary, ir.High, ir.High, required, "expands searches of strings, names of probes and actions to loops and helper calls"},
+		{"fold", fold, ir.High, ir.High, optional, "constant folding and algebraic simplification"},
+		{"cse", cse, ir.High, ir.High, optional, "common subexpression elimination, also of builtins that cannot change during a run"},
+		{"sccp", sccp, ir.High, ir.High, optional, "sparse conditional constant propagation"},
+		{"simplify-cfg", simplifyCFG, ir.High, ir.High, optional, "removes decided branches and empty blocks"},
+		{"direct-reads", directReads, ir.High, ir.High, optional, "loads fields of the current task and of typed arguments directly, where the kernel can"},
+		{"dce", dce, ir.High, ir.High, optional, "dead code elimination"},
+		{"spill-to-scratch", spillToScratch, ir.High, ir.High, required, "moves long strings and other large objects from the stack to per-CPU scratch"},
+		{"sharing", sharing, ir.High, ir.High, required, "decides which programs may run from an attach point that they share"},
+		{"map-layout", chooseMaps, ir.High, ir.High, required, "chooses a BPF map for each map of the script"},
+		{"lower-aggregations", lowerAggregations, ir.High, ir.High, required, "lowers count .. tseries to in-place updates of map values"},
+		{"lower-maps", lowerMaps, ir.High, ir.High, required, "lowers map reads and writes to helper calls and in-place updates"},
+		{"lower-output", lowerOutput, ir.High, ir.High, required, "lays out events; lowers emit to a ring buffer record"},
+		{"lower-strings", lowerStrings, ir.High, ir.High, required, "lowers string ops to probe reads and comparisons by words"},
+		{"lower-builtins", lowerBuiltins, ir.High, ir.High, required, "lowers builtins to helper calls and context loads"},
+		{"lower-memory", lowerMemory, ir.High, ir.Core, required, "lowers reads to relocated loads and probe reads"},
+		{"fold", fold, ir.Core, ir.Core, optional, "again, for the code that lowering added"},
+		{"cse", cse, ir.Core, ir.Core, optional, "again"},
+		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, optional, "again"},
+		{"jump-threading", jumpThreading, ir.Core, ir.Core, optional, "jump threading: edges on which the result of a test is known skip it"},
+		{"lookup-merging", lookupMerging, ir.Core, ir.Core, optional, "merges lookups of the same element"},
+		{"range", decideRanges, ir.Core, ir.Core, optional, "range analysis: decides repeated null tests and comparisons"},
+		{"simplify-cfg", simplifyCFG, ir.Core, ir.Core, optional, "again, for the branches that range decided"},
+		{"fold", fold, ir.Core, ir.Core, optional, "again"},
+		{"store-forwarding", forwardStores, ir.Core, ir.Core, optional, "store forwarding: replaces loads of stored constants; dead store elimination"},
+		{"dce", dce, ir.Core, ir.Core, optional, "again"},
+		{"architectures", architectures, ir.Core, ir.Core, required, "adds tests for what differs between the architectures of the object"},
+		{"read-forwarding", forwardReads, ir.Core, ir.Core, optional, "lets helpers read directly into the record or key where the value is stored"},
+		{"sink", sink, ir.Core, ir.Core, optional, "code sinking: moves computations past helper calls, next to their use"},
+		{"slots", placeSlots, ir.Core, ir.Core, required, "assigns memory objects to the stack frame or to scratch"},
+		{"loop-outlining", outlineLoops, ir.Core, ir.Core, required, "loop outlining: moves bodies of loops over maps into subprograms that the kernel calls"},
+		{"opaque-values", opaqueValues, ir.Core, ir.Core, optional, "hides from the verifier values that differ by path and would multiply its states"},
+		{"layout", layoutBlocks, ir.Core, ir.Core, optional, "block placement: cold blocks last"},
+		{"budget", checkBudget, ir.Core, ir.Core, required, "refuses what no kernel would load"},
 	}
 }
 

@@ -41,6 +41,7 @@ type scriptFlags struct {
 	mapPrefix    string // --map-prefix
 	helperErrors bool   // -k
 	untrusted    bool
+	skipPass     string
 }
 
 // table returns the options for what to compile and how.
@@ -61,6 +62,7 @@ func (s *scriptFlags) table() option.Table {
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
 		{Name: "check", To: &s.check, Help: "check the intermediate code against the kernel's rules after each pass"},
+		skipOption(&s.skipPass),
 		{
 			Name:    "dump",
 			Short:   "d",
@@ -339,6 +341,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		For:          s.format,
 		Suffix:       s.suffix,
 		MapPrefix:    s.mapPrefix,
+		SkipPass:     s.skipPass,
 		Compiler:     "btc " + version,
 	}
 	if s.untrusted {

@@ -3,130 +3,13 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"btc/frontend/ast"
-	"btc/frontend/check"
-	"btc/frontend/diag"
-	"btc/frontend/expand"
-	"btc/frontend/parse"
 	"btc/internal/option"
-	"btc/passes"
 	"btc/targets/capture"
 )
-
-func fmtCommand() *command {
-	var write bool
-	return &command{
-		name: "fmt", operands: "FILE.bt ... | -", summary: "print scripts in canonical form", files: []string{"bt"},
-		options:  option.Table{{Name: "write", Short: "w", To: &write, Help: "write the result back to the file"}},
-		examples: []example{{"btc fmt -w *.bt", "format all scripts of a directory"}},
-		run: func(line *option.Line) int {
-			operands := line.All()
-			if len(operands) == 0 {
-				return fail("no script to format")
-			}
-			status := 0
-			for _, path := range operands {
-				if err := formatFile(path, write); err != nil {
-					fmt.Fprintln(os.Stderr, err)
-					status = 1
-				}
-			}
-			return status
-		},
-	}
-}
-
-func formatFile(path string, write bool) error {
-	var text string
-	var err error
-	if path == "-" {
-		if write {
-			return errors.New("btc: --write: standard input is not a file to write to")
-		}
-		path = diag.Stdin
-		text, err = readPipe(os.Stdin)
-	} else {
-		text, err = readScript(path)
-	}
-	if err != nil {
-		return fmt.Errorf("btc: %w", err)
-	}
-	return formatText(path, text, write)
-}
-
-// formatText prints a script in canonical form, or writes it back to its file.
-func formatText(path, text string, write bool) error {
-	diags := &diag.List{}
-	script := parse.Script(diag.NewSource(path, text), diags, expand.Values(check.IsValue))
-	if err := diags.Err(); err != nil {
-		return err
-	}
-	var out bytes.Buffer
-	if err := ast.Fprint(&out, script); err != nil {
-		return err
-	}
-	if !write {
-		_, err := os.Stdout.Write(out.Bytes())
-		return err
-	}
-	if out.String() == text {
-		return nil
-	}
-	return writeFiles(newFile{path, out.Bytes()})
-}
-
-func explainCommand() *command {
-	return &command{
-		name: "explain", operands: "CODE", summary: "explain an error or warning code",
-		about: "It prints why the compiler reports the code and what to do, a script that causes the message, and one to " +
-			"write instead.",
-		examples: []example{{"btc explain E0202", "explain what error[E0202] means"}},
-		run:      explain,
-	}
-}
-
-func explain(line *option.Line) int {
-	args := line.All()
-	if len(args) != 1 {
-		return fail("expected one code, for example: btc explain E0201")
-	}
-	info, ok := diag.Explain(diag.Code(strings.ToUpper(args[0])))
-	if !ok {
-		return fail("unknown code %s; docs/errors.md lists all", args[0])
-	}
-	fmt.Printf("%s: %s\n\n%s", info.Code, info.Title, wrapped(info.Explanation))
-	if example, ok := diag.ExampleOf(info.Code); ok {
-		fmt.Print("\n" + example.Text())
-	}
-	return 0
-}
-
-func passesCommand() *command {
-	return &command{
-		name: "passes", summary: "list the compiler's passes and their order constraints",
-		about: "btc compile --dump=PASS prints the intermediate code after a pass.", run: listPasses,
-	}
-}
-
-func listPasses(line *option.Line) int {
-	if args := line.All(); len(args) > 0 {
-		return fail("unexpected argument %q", args[0])
-	}
-	for _, p := range passes.Pipeline() {
-		fmt.Printf("%-20s %s\n", p.Name, p.Doc)
-	}
-	fmt.Println("\nOrder:")
-	for _, o := range passes.Orders() {
-		fmt.Printf("%-20s before %-20s %s\n", o.First, o.Then, o.Reason)
-	}
-	return 0
-}
 
 func targetCommand() *command {
 	var captured, imported string
