@@ -7,11 +7,10 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"time"
 
-	"btc/internal/manifest"
+	"btc/internal/aggregate"
 )
 
 // Number is a 64-bit integer, signed or unsigned as the script decides.
@@ -41,11 +40,11 @@ func (n Number) String() string {
 	return strconv.FormatUint(n.Bits, 10)
 }
 
-func (n Number) less(m Number) bool {
-	if n.Signed {
-		return int64(n.Bits) < int64(m.Bits)
-	}
-	return n.Bits < m.Bits
+// merge returns the number that an aggregation has for the values of both.
+func (n Number) merge(shape string, m Number) Number {
+	r := aggregate.Rule{Shape: shape, Signed: n.Signed}
+	n.Bits = r.Merge(aggregate.State{Value: n.Bits}, aggregate.State{Value: m.Bits}).Value
+	return n
 }
 
 // Count is the value of count().
@@ -59,8 +58,7 @@ type Sum struct{ Total Number }
 
 // Merge returns the total sum.
 func (s Sum) Merge(t Sum) Sum {
-	s.Total.Bits += t.Total.Bits
-	return s
+	return Sum{s.Total.merge("sum", t.Total)}
 }
 
 // Min is the value of min().
@@ -68,10 +66,7 @@ type Min struct{ Value Number }
 
 // Merge returns the smaller minimum.
 func (m Min) Merge(n Min) Min {
-	if n.Value.less(m.Value) {
-		return n
-	}
-	return m
+	return Min{m.Value.merge("min", n.Value)}
 }
 
 // Max is the value of max().
@@ -79,10 +74,7 @@ type Max struct{ Value Number }
 
 // Merge returns the larger maximum.
 func (m Max) Merge(n Max) Max {
-	if m.Value.less(n.Value) {
-		return n
-	}
-	return m
+	return Max{m.Value.merge("max", n.Value)}
 }
 
 // Avg is the value of avg().
@@ -96,9 +88,9 @@ func (a Avg) Mean() float64 { return a.Total.Float64() / float64(a.Count) }
 
 // Merge returns the average of the values of both.
 func (a Avg) Merge(b Avg) Avg {
-	a.Count += b.Count
-	a.Total.Bits += b.Total.Bits
-	return a
+	r := aggregate.Rule{Shape: "avg", Signed: a.Total.Signed}
+	sum := r.Merge(aggregate.State{Value: a.Total.Bits, Count: a.Count}, aggregate.State{Value: b.Total.Bits, Count: b.Count})
+	return Avg{sum.Count, Number{sum.Value, a.Total.Signed}}
 }
 
 // Stats is the value of stats().
@@ -135,30 +127,11 @@ type Bucket struct {
 // Bounds returns the smallest and the largest value in bucket i. Bucket 0 has all values below bucket 1: negative
 // values for hist(), those below Min for lhist(). The last bucket of lhist() has all values from Max on.
 func (h *Hist) Bounds(i int) (low, high int64) {
-	low, high = math.MinInt64, math.MaxInt64
 	if h.Linear {
-		if i > 0 {
-			low = h.Min + int64(i-1)*h.Step
-		}
-		if i < manifest.LhistBuckets(h.Min, h.Max, h.Step)-1 {
-			high = h.Min + int64(i)*h.Step - 1
-		}
-		return low, high
+		return aggregate.Buckets{Min: h.Min, Max: h.Max, Step: h.Step}.Bounds(i)
 	}
-	if i > 0 {
-		low = signed(manifest.HistFirst(h.Bits, i))
-	}
-	if i+1 < manifest.HistBuckets(h.Bits) {
-		if next := signed(manifest.HistFirst(h.Bits, i+1)); next < math.MaxInt64 {
-			high = next - 1
-		}
-	}
-	return low, high
+	return aggregate.Buckets{Bits: h.Bits}.Bounds(i)
 }
-
-// signed returns the nearest int64: hist() counts signed numbers, and the buckets of others stay
-// empty.
-func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // Count returns the number of values.
 func (h *Hist) Count() uint64 {
@@ -211,21 +184,12 @@ func (h *Hist) Buckets() iter.Seq[Bucket] {
 // the last bucket, which are open-ended, the result is their only bound. It is NaN if there are no
 // values.
 func (h *Hist) Quantile(q float64) float64 {
-	total := h.Count()
-	if total == 0 || math.IsNaN(q) {
+	i, share := aggregate.Quantile(h.Counts, min(max(q, 0), 1))
+	if i < 0 || math.IsNaN(q) {
 		return math.NaN()
 	}
-	rank := min(max(q, 0), 1) * float64(total)
-	seen := 0.0
-	last := Bucket{}
-	for b := range h.Buckets() {
-		last = b
-		if seen+float64(b.Count) >= rank {
-			return b.at((rank - seen) / float64(b.Count))
-		}
-		seen += float64(b.Count)
-	}
-	return last.at(1)
+	low, high := h.Bounds(i)
+	return Bucket{low, high, h.Counts[i]}.at(share)
 }
 
 // at returns the value at a fraction of the bucket.
@@ -244,14 +208,7 @@ func (h *Hist) Merge(o *Hist) error {
 	if h.Linear != o.Linear || h.Bits != o.Bits || h.Min != o.Min || h.Max != o.Max || h.Step != o.Step {
 		return fmt.Errorf("histograms with different buckets cannot be merged: %s and %s", h.bounds(), o.bounds())
 	}
-	counts := slices.Clone(h.Counts)
-	if n := len(o.Counts) - len(counts); n > 0 {
-		counts = append(counts, make([]uint64, n)...)
-	}
-	for i, c := range o.Counts {
-		counts[i] += c
-	}
-	h.Counts = counts
+	h.Counts = aggregate.AddBuckets(h.Counts, o.Counts)
 	return nil
 }
 
@@ -276,6 +233,8 @@ type Series struct {
 type Point struct {
 	Start time.Time
 	Value Number
+	// Average is what Value is computed from if Function is avg, so that averages can be combined.
+	Average Avg
 }
 
 // Merge combines two values of one aggregation into the value that a single map would have. It
@@ -320,34 +279,42 @@ func Merge(a, b Value) (Value, error) {
 	return nil, fmt.Errorf("values of %T and %T cannot be merged", a, b)
 }
 
-// Merge returns the combined series. Averages and last values of the same interval cannot be
-// combined.
+// Merge returns the combined series. Two last values of the same interval cannot be combined: the clocks by which
+// machines order them differ.
 func (s Series) Merge(t Series) (Series, error) {
 	if s.Interval != t.Interval || s.Function != t.Function {
 		return s, fmt.Errorf("series with different intervals or functions cannot be merged")
 	}
-	points := append(slices.Clone(s.Points), t.Points...)
-	sort.SliceStable(points, func(i, j int) bool { return points[i].Start.Before(points[j].Start) })
-	s.Points = nil
-	for _, p := range points {
-		last := len(s.Points) - 1
-		if last < 0 || !s.Points[last].Start.Equal(p.Start) {
-			s.Points = append(s.Points, p)
-			continue
+	var err error
+	key := func(p *Point) uint64 { return uint64(p.Start.UnixNano()) }
+	s.Points = aggregate.Join(s.Points, t.Points, key, func(a, b Point) Point {
+		switch {
+		case s.Function == "":
+			err = fmt.Errorf("two last values of one interval cannot be merged")
+		case s.Function == "avg" && (a.Average.Count == 0 || b.Average.Count == 0):
+			err = fmt.Errorf("averages of one interval cannot be merged without the number of their values")
 		}
-		x := &s.Points[last].Value
-		switch s.Function {
-		case "sum":
-			x.Bits += p.Value.Bits
-		case "min":
-			*x = Min{*x}.Merge(Min{p.Value}).Value
-		case "max":
-			*x = Max{*x}.Merge(Max{p.Value}).Value
-		default:
-			return s, fmt.Errorf("two values of one interval cannot be merged without sum, min or max")
-		}
+		r := aggregate.Rule{Shape: "tseries", Agg: s.Function, Signed: a.Value.Signed}
+		return seriesPoint(a.Start, r, r.MergePoints(a.point(), b.point()))
+	})
+	return s, err
+}
+
+// point returns the point as its parts.
+func (p Point) point() aggregate.Point {
+	if p.Average.Count == 0 {
+		return aggregate.Point{Value: p.Value.Bits, Total: p.Value.Bits}
 	}
-	return s, nil
+	return aggregate.Point{Value: p.Value.Bits, Total: p.Average.Total.Bits, Meta: p.Average.Count}
+}
+
+// seriesPoint returns a point of a series.
+func seriesPoint(start time.Time, r aggregate.Rule, p aggregate.Point) Point {
+	out := Point{Start: start, Value: Number{p.Value, r.Signed}}
+	if r.Agg == "avg" {
+		out.Average = Avg{p.Meta, Number{p.Total, r.Signed}}
+	}
+	return out
 }
 
 // copied returns a copy that shares no memory that Merge modifies.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"btc/internal/manifest"
+	"btc/internal/aggregate"
 )
 
 // count adds values to a histogram, using its bounds.
@@ -30,9 +30,9 @@ func count(h *Hist, buckets int, values ...int64) *Hist {
 // largest number.
 func TestBounds(t *testing.T) {
 	hists := []*Hist{{Linear: true, Min: -10, Max: 95, Step: 10}}
-	counts := []int{manifest.LhistBuckets(-10, 95, 10)}
+	counts := []int{aggregate.LhistBuckets(-10, 95, 10)}
 	for bits := range 6 {
-		hists, counts = append(hists, &Hist{Bits: bits}), append(counts, manifest.HistBuckets(bits))
+		hists, counts = append(hists, &Hist{Bits: bits}), append(counts, aggregate.HistBuckets(bits))
 	}
 	for i, h := range hists {
 		next := int64(math.MinInt64)
@@ -64,8 +64,8 @@ func TestQuantile(t *testing.T) {
 		buckets  int
 		accuracy float64
 	}{
-		{&Hist{Bits: 5}, manifest.HistBuckets(5), 1.0 / 32},
-		{&Hist{Bits: 2}, manifest.HistBuckets(2), 1.0 / 4},
+		{&Hist{Bits: 5}, aggregate.HistBuckets(5), 1.0 / 32},
+		{&Hist{Bits: 2}, aggregate.HistBuckets(2), 1.0 / 4},
 		{&Hist{Linear: true, Max: 1000, Step: 10}, 102, 0.02},
 	} {
 		h := count(x.h, x.buckets, values...)
@@ -92,8 +92,8 @@ func TestCumulative(t *testing.T) {
 		h       Hist
 		buckets int
 	}{
-		{Hist{}, manifest.HistBuckets(0)}, {Hist{Bits: 5}, manifest.HistBuckets(5)},
-		{Hist{Linear: true, Min: 0, Max: 5000, Step: 100}, manifest.LhistBuckets(0, 5000, 100)},
+		{Hist{}, aggregate.HistBuckets(0)}, {Hist{Bits: 5}, aggregate.HistBuckets(5)},
+		{Hist{Linear: true, Min: 0, Max: 5000, Step: 100}, aggregate.LhistBuckets(0, 5000, 100)},
 	} {
 		sum, all := map[int64]uint64{}, x.h
 		var bounds []int64

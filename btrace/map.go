@@ -113,7 +113,7 @@ func (d decoder) snapshot(m *manifest.Map, elems []render.Element, top render.To
 
 // element decodes a map's value.
 func (d decoder) element(m *manifest.Map, el *render.Element) Value {
-	number := func(n uint64) Number { return Number{Bits: n, Signed: m.Value != nil && m.Value.Signed} }
+	number := func(n uint64) Number { return Number{Bits: n, Signed: m.Signed()} }
 	switch m.Shape {
 	case "count":
 		return Count(el.Value)
@@ -134,7 +134,7 @@ func (d decoder) element(m *manifest.Map, el *render.Element) Value {
 	case "tseries":
 		s := Series{Interval: time.Duration(m.Interval), Function: m.Agg}
 		for _, p := range el.Points {
-			s.Points = append(s.Points, Point{render.Start(m, p.N), number(p.Value)})
+			s.Points = append(s.Points, seriesPoint(render.Start(m, p.N), m.Rule(), p))
 		}
 		return s
 	}

@@ -319,7 +319,7 @@ func (l *lowering) extremePart(x *ir.Map, key, n *ir.Value, better ir.Cond) {
 	})
 }
 
-// lowerHist counts in a log2 histogram, by the rule of manifest.HistBuckets.
+// lowerHist counts in a log2 histogram, by the rule of aggregate.HistBuckets.
 func lowerHist(l *lowering, v *ir.Value) *ir.Value {
 	x, n := l.mapOf(v), v.Args[1]
 	k := int64(x.Bits)

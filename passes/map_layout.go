@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/ir"
 )
@@ -202,9 +203,9 @@ func keyedType(x *ir.Map) string {
 // buckets returns the number of buckets of a histogram (docs/layouts.md).
 func buckets(x *ir.Map) int {
 	if x.Shape == ir.ShapeLhist {
-		return manifest.LhistBuckets(x.Min, x.Max, x.Step)
+		return aggregate.LhistBuckets(x.Min, x.Max, x.Step)
 	}
-	return manifest.HistBuckets(x.Bits)
+	return aggregate.HistBuckets(x.Bits)
 }
 
 // newGen reserves a slot number for a scalar of two slots, a u32 in global "gen".

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/render"
@@ -77,16 +78,9 @@ type Map struct {
 
 // element is a value; which fields are used is as in render.Element.
 type element struct {
-	value, count uint64
-	buckets      []bucket       // those that are not empty, in order
-	points       []render.Point // in order
-	raw          string         // plain: the JSON
-}
-
-// bucket is a bucket of a histogram.
-type bucket struct {
-	i int32
-	n uint64
+	aggregate.State
+	buckets []aggregate.Bucket // those that are not empty
+	raw     string             // plain: the JSON
 }
 
 // Hosts returns the number of hosts with runs.
@@ -350,69 +344,9 @@ func (m *Map) Merges() bool {
 
 // join adds b to a.
 func (m *Map) join(a, b *element) {
-	switch m.Shape {
-	case "min", "max":
-		a.value = m.extreme(a.value, b.value, m.Shape)
-	case "hist", "lhist":
-		a.buckets = joined(a.buckets, b.buckets, func(x bucket) uint64 { return uint64(x.i) }, func(x, y bucket) bucket {
-			x.n += y.n
-			return x
-		})
-		a.count += b.count
-	case "tseries":
-		a.points = joined(a.points, b.points, func(p render.Point) uint64 { return p.N }, m.joinPoints)
-	case "plain":
-	default:
-		a.value += b.value
-		a.count += b.count
+	if m.Shape != "plain" {
+		a.State, a.buckets = m.Rule().Merge(a.State, b.State), aggregate.AddSparse(a.buckets, b.buckets)
 	}
-}
-
-// joined merges two ordered lists; join combines elements with equal keys.
-func joined[T any](a, b []T, key func(T) uint64, join func(a, b T) T) []T {
-	if len(a) == 0 {
-		return b
-	}
-	out := make([]T, 0, max(len(a), len(b)))
-	for len(a) > 0 && len(b) > 0 {
-		switch x, y := key(a[0]), key(b[0]); {
-		case x < y:
-			out, a = append(out, a[0]), a[1:]
-		case x > y:
-			out, b = append(out, b[0]), b[1:]
-		default:
-			out, a, b = append(out, join(a[0], b[0])), a[1:], b[1:]
-		}
-	}
-	return append(append(out, a...), b...)
-}
-
-func (m *Map) joinPoints(a, b render.Point) render.Point {
-	switch m.Agg {
-	case "min", "max":
-		a.Value = m.extreme(a.Value, b.Value, m.Agg)
-	default:
-		a.Total += b.Total
-		a.Meta += b.Meta
-		a.Value = a.Total
-		if m.Agg == "avg" {
-			el := render.Element{Value: a.Total, Count: a.Meta}
-			a.Value = el.Average(m.Value.Signed)
-		}
-	}
-	return a
-}
-
-// extreme returns the smaller or larger of two numbers.
-func (m *Map) extreme(a, b uint64, which string) uint64 {
-	less := a < b
-	if m.Value.Signed {
-		less = int64(a) < int64(b)
-	}
-	if less == (which == "min") {
-		return a
-	}
-	return b
 }
 
 // Add merges other runs into r, or none of them; o must not be used afterwards.
@@ -479,13 +413,13 @@ func (m *Map) overflows(x *Map) bool {
 		a := m.elems[key]
 		switch {
 		case a == nil:
-		case over(a.count, b.count), m.Shape == "count" && over(a.value, b.value):
+		case over(a.Count, b.Count), m.Shape == "count" && over(a.Value, b.Value):
 			return true
-		case m.Agg == "avg" && len(b.points) > 0 && len(a.points) > 0:
-			for _, p := range b.points {
-				at := func(q render.Point, n uint64) int { return cmp.Compare(q.N, n) }
-				i, found := slices.BinarySearchFunc(a.points, p.N, at)
-				if found && over(a.points[i].Meta, p.Meta) {
+		case m.Agg == "avg" && len(b.Points) > 0 && len(a.Points) > 0:
+			for _, p := range b.Points {
+				at := func(q aggregate.Point, n uint64) int { return cmp.Compare(q.N, n) }
+				i, found := slices.BinarySearchFunc(a.Points, p.N, at)
+				if found && over(a.Points[i].Meta, p.Meta) {
 					return true
 				}
 			}

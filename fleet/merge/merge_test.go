@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/output"
@@ -84,10 +85,11 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 		}
 	}
 	for key, all := range values {
-		el := render.Element{Key: []byte(key), Set: true, Count: uint64(len(all))}
-		buckets := map[string]int{"hist": manifest.HistBuckets(m.Bits), "lhist": manifest.LhistBuckets(m.Min, m.Max, m.Step)}[m.Shape]
-		el.Buckets = make([]uint64, buckets)
-		points := map[int64]*render.Point{}
+		el := render.Element{Key: []byte(key), Set: true, State: aggregate.State{Count: uint64(len(all))}}
+		if m.Shape == "hist" || m.Shape == "lhist" {
+			el.Buckets = make([]uint64, m.Buckets().Len())
+		}
+		points := map[int64]*aggregate.Point{}
 		for i, v := range all {
 			switch {
 			case m.Shape == "count":
@@ -95,7 +97,7 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 			case m.Shape == "hist" && v < 0, m.Shape == "lhist" && v < m.Min:
 				el.Buckets[0]++
 			case m.Shape == "hist":
-				el.Buckets[manifest.HistBucket(m.Bits, uint64(v))]++
+				el.Buckets[aggregate.HistBucket(m.Bits, uint64(v))]++
 			case m.Shape == "lhist":
 				el.Buckets[min(len(el.Buckets)-1, int((v-m.Min)/m.Step)+1)]++
 			case m.Shape == "min" && (i == 0 || v < int64(el.Value)), m.Shape == "max" && (i == 0 || v > int64(el.Value)):
@@ -103,7 +105,7 @@ func elements(m *manifest.Map, values map[string][]int64) []render.Element {
 			case m.Shape == "tseries":
 				at := 100 + v&3
 				if points[at] == nil {
-					points[at] = &render.Point{}
+					points[at] = &aggregate.Point{}
 				}
 				points[at].Total += uint64(v)
 				points[at].Meta++

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/render"
@@ -173,7 +174,7 @@ func (m *Map) check() error {
 			return nil
 		}
 	case "lhist":
-		if n := manifest.LhistBuckets(m.Min, m.Max, m.Step); n > 0 && n <= maxBuckets {
+		if n := aggregate.LhistBuckets(m.Min, m.Max, m.Step); n > 0 && n <= maxBuckets {
 			return nil
 		}
 	case "tseries":
@@ -259,8 +260,8 @@ func (m *Map) addEntries(entries gjson.Result, prefix string, w *wanted, maxStar
 		if err != nil {
 			return false
 		}
-		if len(el.points) > 0 {
-			first, last = min(first, el.points[0].N), max(last, el.points[len(el.points)-1].N)
+		if len(el.Points) > 0 {
+			first, last = min(first, el.Points[0].N), max(last, el.Points[len(el.Points)-1].N)
 		}
 		have := m.elems[string(key)]
 		switch {
@@ -384,19 +385,18 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 	case "plain":
 		el.raw = strings.Clone(v.Raw)
 	case "count":
-		count(v, &el.value)
+		count(v, &el.Value)
 	case "avg", "stats":
-		count(v.Get("count"), &el.count)
-		get(v.Get("total"), &el.value, signed)
-		x := render.Element{Value: el.value, Count: el.count}
+		count(v.Get("count"), &el.Count)
+		get(v.Get("total"), &el.Value, signed)
 		average := v.Get("average")
 		switch {
 		case err != nil:
-		case el.count == 0 && el.value != 0:
+		case el.Count == 0 && el.Value != 0:
 			fail(errors.New("a total without values"))
 		case average.Exists() && !m.scaled:
 			n := uint64(0)
-			if get(average, &n, signed); n != x.Average(signed) {
+			if get(average, &n, signed); n != m.Rule().Mean(el.Value, el.Count) {
 				fail(errors.New("the average is not the total divided by the count"))
 			}
 		}
@@ -406,7 +406,7 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 		}
 		v.ForEach(func(_, x gjson.Result) bool {
 			var low gjson.Result
-			b := bucket{}
+			b := aggregate.Bucket{}
 			seen := false
 			x.ForEach(func(name, x gjson.Result) bool {
 				switch name.Str {
@@ -414,7 +414,7 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 					low = x
 				case "count":
 					seen = true
-					count(x, &b.n)
+					count(x, &b.N)
 				}
 				return true
 			})
@@ -423,23 +423,23 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 			if !seen {
 				fail(errors.New("a bucket without a count"))
 			}
-			b.i = int32(i)
-			if n := len(el.buckets); n > 0 && el.buckets[n-1].i >= b.i {
+			b.I = int32(i)
+			if n := len(el.buckets); n > 0 && el.buckets[n-1].I >= b.I {
 				fail(errors.New("its buckets are not in order"))
 			}
-			if el.count+b.n < el.count {
+			if el.Count+b.N < el.Count {
 				fail(errors.New("the sum of its counts has more than 64 bits"))
 			}
 			if err != nil {
 				return false
 			}
-			if b.n > 0 || len(el.buckets) == 0 {
+			if b.N > 0 || len(el.buckets) == 0 {
 				el.buckets = append(el.buckets, b)
 			}
-			el.count += b.n
+			el.Count += b.N
 			return true
 		})
-		el.buckets = slices.DeleteFunc(el.buckets, func(b bucket) bool { return b.n == 0 })
+		el.buckets = slices.DeleteFunc(el.buckets, func(b aggregate.Bucket) bool { return b.N == 0 })
 	case "tseries":
 		if !v.IsArray() {
 			return errors.New("a value of tseries is not a list")
@@ -454,20 +454,20 @@ func (m *Map) parse(el *element, v gjson.Result) (err error) {
 			}
 			p, e := m.point(x)
 			fail(e)
-			if n := len(el.points); n > 0 && el.points[n-1].N >= p.N {
+			if n := len(el.Points); n > 0 && el.Points[n-1].N >= p.N {
 				fail(errors.New("its intervals are not in order"))
 			}
-			el.points = append(el.points, p)
+			el.Points = append(el.Points, p)
 			return err == nil
 		})
 	default:
-		get(v, &el.value, signed)
+		get(v, &el.Value, signed)
 	}
 	return err
 }
 
 // point reads an interval of a tseries.
-func (m *Map) point(x gjson.Result) (p render.Point, err error) {
+func (m *Map) point(x gjson.Result) (p aggregate.Point, err error) {
 	start, err := time.Parse(time.RFC3339Nano, x.Get("start").String())
 	if err != nil {
 		return p, fmt.Errorf("%.40q is not a time", x.Get("start").String())
@@ -493,8 +493,7 @@ func (m *Map) point(x gjson.Result) (p render.Point, err error) {
 		return p, err
 	}
 	m.huge = m.huge || p.Meta >= hugeCount
-	el := render.Element{Value: p.Total, Count: p.Meta}
-	if p.Meta == 0 || el.Average(signed) != p.Value {
+	if p.Meta == 0 || m.Rule().Mean(p.Total, p.Meta) != p.Value {
 		return p, errors.New("the average is not the total divided by the count")
 	}
 	return p, nil
@@ -509,17 +508,8 @@ func (m *Map) bucket(low gjson.Result) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if m.Shape == "lhist" {
-		past := n - uint64(m.Min)
-		if i := past/uint64(m.Step) + 1; int64(n) >= m.Min && past%uint64(m.Step) == 0 &&
-			i < uint64(manifest.LhistBuckets(m.Min, m.Max, m.Step)) {
-			return int(i), nil
-		}
-	} else if int64(n) >= 0 {
-		i := manifest.HistBucket(m.Bits, n)
-		if i < manifest.HistBuckets(m.Bits) && manifest.HistFirst(m.Bits, i) == n {
-			return i, nil
-		}
+	if i, ok := m.Buckets().Find(int64(n)); ok {
+		return i, nil
 	}
 	return 0, fmt.Errorf("no bucket begins at %.40s", low.Raw)
 }

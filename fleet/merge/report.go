@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/output"
@@ -160,8 +161,8 @@ type table struct {
 	elems        []render.Element
 	parts        []column
 	env          *format.Env
-	sparse       [][]bucket // buckets of the elements, by Element.ID
-	dense        []uint64   // buckets of the current element
+	sparse       [][]aggregate.Bucket // buckets of the elements, by Element.ID
+	dense        []uint64             // buckets of the current element
 }
 
 // column is a part of all keys: an integer if it is one in all of them, else a string, as an enum whose numbers are in
@@ -213,8 +214,8 @@ func (m *Map) table() *table {
 	}
 	newest := uint64(0) // interval of all keys
 	for _, el := range m.elems {
-		if n := len(el.points); n > 0 {
-			newest = max(newest, el.points[n-1].N)
+		if n := len(el.Points); n > 0 {
+			newest = max(newest, el.Points[n-1].N)
 		}
 	}
 	// A host whose clock is ahead does not make the intervals of the others too old.
@@ -226,7 +227,7 @@ func (m *Map) table() *table {
 	blanks := uint64(0)
 	for i, key := range keys {
 		el := m.elems[key]
-		x := render.Element{ID: i, Set: true, Value: el.value, Count: el.count, Key: make([]byte, 0, 8*width)}
+		x := render.Element{ID: i, Set: true, State: el.State, Key: make([]byte, 0, 8*width)}
 		for j := range t.parts {
 			x.Key = t.parts[j].append(x.Key, cells[i*width+j])
 		}
@@ -234,12 +235,12 @@ func (m *Map) table() *table {
 		case "plain":
 			x.Bytes = values.append(nil, gjson.Parse(el.raw))
 		case "tseries":
-			x.Points = slices.Clone(el.points)
+			x.Points = slices.Clone(el.Points)
 			x.Window(&t.Map, now, newest)
 		case "hist", "lhist":
 			t.sparse = append(t.sparse, el.buckets)
 			if n := len(el.buckets); n > 0 {
-				blanks += uint64(el.buckets[n-1].i-el.buckets[0].i) + 1 - uint64(n)
+				blanks += uint64(el.buckets[n-1].I-el.buckets[0].I) + 1 - uint64(n)
 			}
 		}
 		t.elems[i] = x
@@ -254,11 +255,11 @@ func (t *table) fill(el *render.Element) *render.Element {
 		return el
 	}
 	all := t.sparse[el.ID]
-	n := int(all[len(all)-1].i) + 1
+	n := int(all[len(all)-1].I) + 1
 	t.dense = slices.Grow(t.dense[:0], n)[:n]
 	clear(t.dense)
 	for _, b := range all {
-		t.dense[b.i] = b.n
+		t.dense[b.I] = b.N
 	}
 	el.Buckets = t.dense
 	return el

@@ -79,10 +79,8 @@ func (w *wanted) lineBytes(m *manifest.Manifest) uint64 {
 		n += partBytes(m, l)
 	}
 	switch w.Shape {
-	case "hist":
-		n += 100 * uint64(manifest.HistBuckets(w.Bits))
-	case "lhist":
-		n += 100 * uint64(manifest.LhistBuckets(w.Min, w.Max, w.Step))
+	case "hist", "lhist":
+		n += 100 * uint64(w.Buckets().Len())
 	case "tseries":
 		n += 160 * uint64(w.Intervals)
 	case "plain":

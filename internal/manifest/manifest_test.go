@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"btc/internal/aggregate"
 )
 
 // sample is a manifest that uses every feature.
@@ -332,21 +334,6 @@ func TestBadJSON(t *testing.T) {
 	}
 }
 
-func TestBuckets(t *testing.T) {
-	if n := HistBuckets(0); n != 66 {
-		t.Errorf("buckets of hist(0) = %d, want 66", n)
-	}
-	if n := HistBuckets(5); n != 1+64+32*58 {
-		t.Errorf("buckets of hist(5) = %d, want %d", n, 1+64+32*58)
-	}
-	if n := LhistBuckets(0, 100, 10); n != 12 {
-		t.Errorf("buckets of lhist = %d, want 12", n)
-	}
-	if LhistBuckets(0, 1<<62, 1) != 0 || LhistBuckets(0, 10, 0) != 0 || LhistBuckets(5, 5, 1) != 0 {
-		t.Error("no error for invalid bounds")
-	}
-}
-
 // FuzzParse checks that whatever Parse accepts can be written and parsed again.
 func FuzzParse(f *testing.F) {
 	data, _ := write(sample())
@@ -399,7 +386,7 @@ func TestValidateStored(t *testing.T) {
 		{"stored", func(x *Map) { x.Shape, x.Value, x.ValueSize = "plain", &u64, 8 }},
 		{"stored.low", func(x *Map) { x.Stored.Low = true }},
 		{"stored.low", func(x *Map) {
-			x.Stored, x.Bits, x.ValueSize = &Stored{KeySize: 8, Low: true}, 2, 8*HistBuckets(2)
+			x.Stored, x.Bits, x.ValueSize = &Stored{KeySize: 8, Low: true}, 2, 8*aggregate.HistBuckets(2)
 		}},
 	} {
 		m := sample()

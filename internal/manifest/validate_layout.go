@@ -2,7 +2,11 @@
 
 package manifest
 
-import "slices"
+import (
+	"slices"
+
+	"btc/internal/aggregate"
+)
 
 // valueBytes is the size in bytes that each shape needs after ValueOff; readers index the value accordingly. avg and
 // stats are {u64 count, u64 total}.
@@ -185,10 +189,10 @@ func (x *Map) checkValue(c *checker, m *Manifest, path place) {
 	case "hist":
 		c.within(path.key("bits"), int64(x.Bits), 0, 5)
 		if x.Bits >= 0 && x.Bits <= 5 {
-			need = 8 * HistBuckets(x.Bits)
+			need = 8 * x.Buckets().Len()
 		}
 	case "lhist":
-		n := LhistBuckets(x.Min, x.Max, x.Step)
+		n := aggregate.LhistBuckets(x.Min, x.Max, x.Step)
 		if n == 0 {
 			c.fail(path, "min %d, max %d and step %d are not valid bounds of a histogram", x.Min, x.Max, x.Step)
 		}
@@ -427,4 +431,20 @@ func (e *Event) check(c *checker, m *Manifest, i int) {
 			c.fail(path.key("map"), "the script has no map %q", clip(e.Map))
 		}
 	}
+}
+
+// Signed reports whether the map's numbers are signed: its values, or the arguments of its aggregation.
+func (x *Map) Signed() bool { return x.Shape != "count" && x.Value != nil && x.Value.Signed }
+
+// Rule returns how the map's values are combined.
+func (x *Map) Rule() aggregate.Rule {
+	return aggregate.Rule{Shape: x.Shape, Agg: x.Agg, Signed: x.Signed()}
+}
+
+// Buckets returns the buckets of a histogram.
+func (x *Map) Buckets() aggregate.Buckets {
+	if x.Shape == "lhist" {
+		return aggregate.Buckets{Min: x.Min, Max: x.Max, Step: x.Step}
+	}
+	return aggregate.Buckets{Bits: x.Bits}
 }

@@ -242,16 +242,13 @@ func Parts(x *manifest.Map) []manifest.Field {
 
 // bounds returns the largest values in the buckets: all values are integers.
 func bounds(x *manifest.Map) []int64 {
-	var out []int64
-	switch x.Shape {
-	case "hist":
-		for i := range manifest.HistBuckets(x.Bits) - 1 {
-			out = append(out, int64(manifest.HistFirst(x.Bits, i+1))-1)
-		}
-	case "lhist":
-		for i := range manifest.LhistBuckets(x.Min, x.Max, x.Step) - 1 {
-			out = append(out, x.Min+int64(i)*x.Step-1)
-		}
+	if x.Shape != "hist" && x.Shape != "lhist" {
+		return nil
+	}
+	b := x.Buckets()
+	out := make([]int64, b.Len()-1)
+	for i := range out {
+		_, out[i] = b.Bounds(i)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	collmetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/render"
 )
@@ -132,7 +133,7 @@ func TestStart(t *testing.T) {
 		x := &Map{Map: &r.Manifest.Maps[0]}
 		for key, n := range c.counts {
 			if n > 0 {
-				x.Elements = append(x.Elements, render.Element{Key: words(int64(key)), Value: n, Set: true})
+				x.Elements = append(x.Elements, render.Element{Key: words(int64(key)), State: aggregate.State{Value: n}, Set: true})
 			}
 		}
 		_, samples := s.samples(x)
@@ -159,7 +160,7 @@ func TestMaxSeries(t *testing.T) {
 		x := &Map{Map: &r.Manifest.Maps[0]}
 		for key, n := range counts {
 			if n > 0 {
-				x.Elements = append(x.Elements, render.Element{Key: words(int64(key)), Value: n, Set: true})
+				x.Elements = append(x.Elements, render.Element{Key: words(int64(key)), State: aggregate.State{Value: n}, Set: true})
 			}
 		}
 		_, samples := s.samples(x)

@@ -304,7 +304,7 @@ var kindData = map[metrics.Kind]string{
 
 func (o *otlpSink) metric(dst []byte, m *metrics.Metric, samples []sample) []byte {
 	dst = o.family(dst, m.Name, m.Help, m.Unit, kindData[m.Kind])
-	isSigned := signedValues(m.Map)
+	isSigned := m.Map.Signed()
 	for i := range samples {
 		if i > 0 {
 			dst = append(dst, ',')

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/render"
@@ -107,11 +108,11 @@ var reports = []struct {
 	{"cat of an empty file", func(s Sink) { stream(s, "cat") }},
 	{"system", func(s Sink) { stream(s, "system", "one\x1b\n", "two\n") }},
 	{"map", func(s Sink) {
-		s.Map(mapOf("count", []manifest.Layout{integer, name}, render.Element{Key: append(words(1), "x y\x00............"...), Value: 5, Set: true},
-			render.Element{Key: append(words(2), "z\x00.............."...), Value: 3, Set: true}))
+		s.Map(mapOf("count", []manifest.Layout{integer, name}, render.Element{Key: append(words(1), "x y\x00............"...), State: aggregate.State{Value: 5}, Set: true},
+			render.Element{Key: append(words(2), "z\x00.............."...), State: aggregate.State{Value: 3}, Set: true}))
 	}},
 	{"map, last value divided", func(s Sink) {
-		x := mapOf("sum", []manifest.Layout{integer}, render.Element{Key: words(1), Value: 5, Set: true}, render.Element{Key: words(2), Value: 30, Set: true})
+		x := mapOf("sum", []manifest.Layout{integer}, render.Element{Key: words(1), State: aggregate.State{Value: 5}, Set: true}, render.Element{Key: words(2), State: aggregate.State{Value: 30}, Set: true})
 		x.Top = render.Top{Keep: 1, Div: 10}
 		s.Map(x)
 	}},
@@ -119,10 +120,12 @@ var reports = []struct {
 	{"stats without elements", func(s Sink) { s.Map(mapOf("stats", []manifest.Layout{integer})) }},
 	{"scalar", func(s Sink) { s.Map(mapOf("plain", nil, render.Element{Bytes: words(-1), Set: true})) }},
 	{"scalar, never assigned", func(s Sink) { s.Map(mapOf("plain", nil, render.Element{})) }},
-	{"stats", func(s Sink) { s.Map(mapOf("stats", nil, render.Element{Count: 2, Value: 12, Set: true})) }},
+	{"stats", func(s Sink) {
+		s.Map(mapOf("stats", nil, render.Element{State: aggregate.State{Count: 2, Value: 12}, Set: true}))
+	}},
 	{"stats, never assigned", func(s Sink) { s.Map(mapOf("stats", nil, render.Element{})) }},
 	{"hist", func(s Sink) {
-		s.Map(mapOf("hist", nil, render.Element{Buckets: []uint64{0, 1, 2}, Count: 3, Set: true}))
+		s.Map(mapOf("hist", nil, render.Element{Buckets: []uint64{0, 1, 2}, State: aggregate.State{Count: 3}, Set: true}))
 	}},
 	{"hist, never assigned", func(s Sink) { s.Map(mapOf("hist", nil, render.Element{})) }},
 	{"error", func(s Sink) {
@@ -174,17 +177,17 @@ func exported(show func(*Map)) {
 		switch x.Map.Name {
 		case "@calls":
 			x.Elements = []render.Element{
-				{Key: append(words(1), "a \"b\"\\\n\xff\x00......."...), Value: 5, Set: true}, {Key: append(words(-2), "z\x00.............."...), Value: 3, Set: true},
-				{Key: append(words(-2), "z\x00.............+"...), Value: 4, Set: true}, // prints the same
+				{Key: append(words(1), "a \"b\"\\\n\xff\x00......."...), State: aggregate.State{Value: 5}, Set: true}, {Key: append(words(-2), "z\x00.............."...), State: aggregate.State{Value: 3}, Set: true},
+				{Key: append(words(-2), "z\x00.............+"...), State: aggregate.State{Value: 4}, Set: true}, // prints the same
 			}
 		case "@least":
-			x.Elements = []render.Element{{Value: ^uint64(8), Set: true}}
+			x.Elements = []render.Element{{State: aggregate.State{Value: ^uint64(8)}, Set: true}}
 		case "@took":
-			x.Elements = []render.Element{{Count: 2, Value: 12, Set: true}}
+			x.Elements = []render.Element{{State: aggregate.State{Count: 2, Value: 12}, Set: true}}
 		case "@size":
-			x.Elements = []render.Element{{Buckets: []uint64{1, 0, 2, 0, 4}, Count: 7, Set: true}}
+			x.Elements = []render.Element{{Buckets: []uint64{1, 0, 2, 0, 4}, State: aggregate.State{Count: 7}, Set: true}}
 		case "@":
-			x.Elements = []render.Element{{Key: words(7), Buckets: []uint64{0, 1, 0, 2}, Count: 3, Set: true}}
+			x.Elements = []render.Element{{Key: words(7), Buckets: []uint64{0, 1, 0, 2}, State: aggregate.State{Count: 3}, Set: true}}
 		case "@level":
 			x.Elements = []render.Element{{Bytes: words(-4), Set: true}}
 		}

@@ -157,7 +157,7 @@ func (x *exposition) head(dst []byte, name, kind, help, unit string) []byte {
 
 // sample appends the lines of a sample.
 func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
-	isSigned := signedValues(m.Map)
+	isSigned := m.Map.Signed()
 	uint := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 	switch m.Kind {
 	case metrics.Counter:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/metrics"
@@ -246,7 +247,7 @@ func size(m *manifest.Map, el *render.Element) uint64 {
 		return el.Count
 	}
 	n := number(m, el)
-	if signedValues(m) && int64(n) < 0 {
+	if m.Signed() && int64(n) < 0 {
 		return -n
 	}
 	return n
@@ -264,11 +265,6 @@ func compareSize(m *manifest.Map, a, b *render.Element) int {
 	return 0
 }
 
-// signedValues reports whether a map's numbers are signed.
-func signedValues(m *manifest.Map) bool {
-	return m.Shape != "count" && m.Value != nil && m.Value.Signed
-}
-
 // number returns the value of an element of a counter or gauge; for a tseries, that of the newest interval with a
 // value.
 func number(m *manifest.Map, el *render.Element) uint64 {
@@ -284,36 +280,14 @@ func number(m *manifest.Map, el *render.Element) uint64 {
 	return el.Value
 }
 
-// merge combines two elements as if their values had been recorded under one key.
+// merge combines two elements as if their values had been recorded under one key. Plain values are added up.
 func merge(m *manifest.Map, a, b render.Element) render.Element {
-	switch m.Shape {
-	case "min", "max":
-		less := a.Value < b.Value
-		if signedValues(m) {
-			less = int64(a.Value) < int64(b.Value)
-		}
-		if less != (m.Shape == "min") {
-			a.Value = b.Value
-		}
-	case "plain", "tseries":
+	if m.Shape == "plain" {
 		sum := number(m, &a) + number(m, &b)
-		if m.Shape == "tseries" {
-			a.Points = []render.Point{{Value: sum}}
-		} else {
-			// little-endian, like all supported hosts
-			a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)]
-		}
-	case "hist", "lhist":
-		n := max(len(a.Buckets), len(b.Buckets))
-		sum := make([]uint64, n)
-		copy(sum, a.Buckets)
-		for i, c := range b.Buckets {
-			sum[i] += c
-		}
-		a.Buckets, a.Count = sum, a.Count+b.Count
-	default:
-		a.Value += b.Value
-		a.Count += b.Count
+		// little-endian, like all supported hosts
+		a.Bytes = binary.NativeEndian.AppendUint64(nil, sum)[:min(8, m.Value.Size)]
+		return a
 	}
+	a.State, a.Buckets = m.Rule().Merge(a.State, b.State), aggregate.AddBuckets(a.Buckets, b.Buckets)
 	return a
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"btc/internal/manifest"
+	"btc/internal/aggregate"
 )
 
 // Widths of a histogram's row.
@@ -16,19 +16,9 @@ const (
 	barWidth   = 52
 )
 
-// labels formats the intervals of a histogram's buckets.
-type labels interface {
-	// bound appends the lower bound of bucket i (i >= 1).
-	bound(dst []byte, i int) []byte
-	// single reports whether bucket i holds exactly one number.
-	single(i int) bool
-	// open reports whether bucket i has no upper bound.
-	open(i int) bool
-}
-
 // appendRows appends a row for each bucket from the first to the last that is
 // not empty; bucket 0 has no lower bound.
-func appendRows(dst []byte, l labels, el *Element, div uint64, full func(dst []byte) []byte) []byte {
+func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, full func(dst []byte) []byte) []byte {
 	buckets := el.Buckets
 	first, last, most := -1, -1, uint64(0)
 	for i, c := range buckets {
@@ -50,7 +40,7 @@ func appendRows(dst []byte, l labels, el *Element, div uint64, full func(dst []b
 			i += n
 		}
 		from := len(dst)
-		dst = appendLabel(dst, l, i)
+		dst = appendLabel(dst, b, i)
 		dst = pad(dst, from, labelWidth, false)
 		from = len(dst)
 		dst = strconv.AppendUint(dst, buckets[i]/div, 10)
@@ -68,18 +58,18 @@ func appendRows(dst []byte, l labels, el *Element, div uint64, full func(dst []b
 	return dst
 }
 
-func appendLabel(dst []byte, l labels, i int) []byte {
-	switch {
-	case i == 0:
-		dst = append(dst, "(..., "...)
-		return append(l.bound(dst, 1), ')')
-	case l.single(i):
-		return append(l.bound(append(dst, '['), i), ']')
-	case l.open(i):
-		return append(l.bound(append(dst, '['), i), ", ...)"...)
+func appendLabel(dst []byte, b aggregate.Buckets, i int) []byte {
+	if i == 0 {
+		return append(appendFirst(append(dst, "(..., "...), b, 1), ')')
 	}
-	dst = l.bound(append(dst, '['), i)
-	return append(l.bound(append(dst, ", "...), i+1), ')')
+	switch low, high := b.Bounds(i); {
+	case low == high:
+		return append(appendFirst(append(dst, '['), b, i), ']')
+	case b.Open(i):
+		return append(appendFirst(append(dst, '['), b, i), ", ...)"...)
+	}
+	dst = appendFirst(append(dst, '['), b, i)
+	return append(appendFirst(append(dst, ", "...), b, i+1), ')')
 }
 
 // pad pads the text dst[from:] with spaces after it, or before it if right is set.
@@ -97,42 +87,27 @@ func pad(dst []byte, from, width int, right bool) []byte {
 	return dst
 }
 
-// histLabels are the labels of hist() with 1<<bits intervals in each power of two.
-type histLabels struct{ bits int }
+// appendFirst appends the first number of bucket i >= 1 as it is printed: in hist() 1024 is 1K from the bucket on whose
+// width is a multiple of it, in lhist() if the step is.
+func appendFirst(dst []byte, b aggregate.Buckets, i int) []byte {
+	v, thousands := b.First(i), 0
+	switch {
+	case b.Step == 0:
+		thousands = aggregate.HistThousands(b.Bits, i)
+		return suffixed(dst, int64(aggregate.HistFirst(b.Bits, i)>>(10*thousands)), thousands)
+	case b.Step%1024 != 0 || v == 0:
+	case v%(1<<20) == 0:
+		thousands = 2
+	case v%1024 == 0:
+		thousands = 1
+	}
+	return suffixed(dst, v>>(10*thousands), thousands)
+}
 
-func (h histLabels) bound(dst []byte, i int) []byte {
-	thousands := manifest.HistThousands(h.bits, i)
-	dst = strconv.AppendUint(dst, manifest.HistFirst(h.bits, i)>>(10*thousands), 10)
+func suffixed(dst []byte, v int64, thousands int) []byte {
+	dst = strconv.AppendInt(dst, v, 10)
 	if thousands > 0 {
 		dst = append(dst, " KMGTPE"[thousands])
 	}
 	return dst
-}
-
-func (h histLabels) single(i int) bool { return i-1 < 2<<h.bits }
-func (h histLabels) open(int) bool     { return false }
-
-// lhistLabels are the labels of lhist().
-type lhistLabels struct{ m *manifest.Map }
-
-// value returns the lower bound of bucket i. If max is not a whole number of steps, the last bucket begins at the last
-// whole step.
-func (h lhistLabels) value(i int) int64 { return h.m.Min + int64(i-1)*h.m.Step }
-
-func (h lhistLabels) bound(dst []byte, i int) []byte {
-	v := h.value(i)
-	if h.m.Step%1024 == 0 && v != 0 {
-		if v%(1<<20) == 0 {
-			return append(strconv.AppendInt(dst, v>>20, 10), 'M')
-		}
-		if v%1024 == 0 {
-			return append(strconv.AppendInt(dst, v>>10, 10), 'K')
-		}
-	}
-	return strconv.AppendInt(dst, v, 10)
-}
-
-func (h lhistLabels) single(i int) bool { return !h.open(i) && h.value(i+1) == h.value(i)+1 }
-func (h lhistLabels) open(i int) bool {
-	return i >= manifest.LhistBuckets(h.m.Min, h.m.Max, h.m.Step)-1
 }

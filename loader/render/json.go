@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strconv"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 )
 
 // ValueJSON appends an element's value.
 func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uint32) []byte {
-	isSigned := signed(m) && m.Shape != "count"
+	isSigned := m.Signed()
 	div = max(div, 1)
 	switch m.Shape {
 	case "plain":
@@ -22,40 +23,26 @@ func ValueJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element, div uin
 		return j.Append(dst, format.Value{Layout: m.Value, Bytes: el.Bytes})
 	case "avg":
 		if !j.Full {
-			return j.Int(dst, divide(el.Average(isSigned), div, isSigned), isSigned)
+			return j.Int(dst, divide(el.average(m), div, isSigned), isSigned)
 		}
 		fallthrough
 	case "stats":
 		dst = j.Int(append(dst, `{"count": `...), el.Count, false)
-		dst = j.Int(append(dst, `, "average": `...), divide(el.Average(isSigned), div, isSigned), isSigned)
+		dst = j.Int(append(dst, `, "average": `...), divide(el.average(m), div, isSigned), isSigned)
 		return append(j.Int(append(dst, `, "total": `...), el.Value, isSigned), '}')
 	case "hist":
-		return appendBuckets(dst, j, el, uint64(div), histBounds{m.Bits})
+		return appendBuckets(dst, j, el, uint64(div), m.Buckets())
 	case "lhist":
-		return appendBuckets(dst, j, el, 1, lhistLabels{m})
+		return appendBuckets(dst, j, el, 1, m.Buckets())
 	case "tseries":
 		return seriesJSON(dst, j, m, el)
 	}
 	return j.Int(dst, divide(el.Value, div, isSigned), isSigned)
 }
 
-// bounds are the numbers in bucket i (i >= 1): from value(i) up to but not including value(i+1), or without an upper
-// bound if it is open.
-type bounds interface {
-	value(i int) int64
-	open(i int) bool
-}
-
-// histBounds are the bounds of hist().
-type histBounds struct{ bits int }
-
-func (h histBounds) value(i int) int64 { return int64(manifest.HistFirst(h.bits, i)) }
-
-func (h histBounds) open(int) bool { return false }
-
 // appendBuckets appends the buckets from the first to the last that is not
 // empty, with closed intervals; those in long gaps are omitted (Shorten).
-func appendBuckets(dst []byte, j *format.JSON, el *Element, div uint64, b bounds) []byte {
+func appendBuckets(dst []byte, j *format.JSON, el *Element, div uint64, b aggregate.Buckets) []byte {
 	buckets := el.Buckets
 	first, last := span(buckets)
 	dst = append(dst, '[')
@@ -65,11 +52,12 @@ func appendBuckets(dst []byte, j *format.JSON, el *Element, div uint64, b bounds
 			dst = append(dst, ',')
 		}
 		dst = append(dst, '{')
+		low, high := b.Bounds(i)
 		if i > 0 {
-			dst = append(j.Int(append(dst, `"min": `...), uint64(b.value(i)), true), ", "...)
+			dst = append(j.Int(append(dst, `"min": `...), uint64(low), true), ", "...)
 		}
-		if i == 0 || !b.open(i) {
-			dst = append(j.Int(append(dst, `"max": `...), uint64(b.value(i+1)-1), true), ", "...)
+		if !b.Open(i) {
+			dst = append(j.Int(append(dst, `"max": `...), uint64(high), true), ", "...)
 		}
 		dst = append(strconv.AppendUint(append(dst, `"count": `...), buckets[i]/div, 10), '}')
 		dst = j.Pass(dst)

@@ -48,7 +48,7 @@ func signedOrder(m *manifest.Map) bool {
 	case "min", "max", "hist", "lhist", "count":
 		return false
 	}
-	return signed(m)
+	return m.Signed()
 }
 
 func compareNumbers(a, b uint64, isSigned bool) int {

@@ -10,6 +10,7 @@ package render
 import (
 	"encoding/binary"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
@@ -17,14 +18,12 @@ import (
 
 // Element is an entry with the parts of all CPUs combined.
 type Element struct {
-	ID      int // free for the creator
-	Key     []byte
-	Set     bool     // false: the script never assigned it (scalars)
-	Value   uint64   // count, sum, min, max: the number; avg, stats: the total
-	Count   uint64   // avg, stats: number of values; hist, lhist: of all buckets
+	ID  int // free for the creator
+	Key []byte
+	Set bool // false: the script never assigned it (scalars)
+	aggregate.State
 	Buckets []uint64 // hist, lhist: up to the last that is not 0
 	Bytes   []byte   // plain: the object
-	Points  []Point  // tseries: the intervals with values, in order
 	// Last is the newest interval that a tseries shows, and Rows the number of intervals up to it, including those
 	// without values.
 	Last, Rows uint64
@@ -37,9 +36,6 @@ func word(b []byte, off int) uint64 {
 	}
 	return binary.NativeEndian.Uint64(b[off:])
 }
-
-// signed reports whether an aggregation's argument is signed.
-func signed(m *manifest.Map) bool { return m.Value != nil && m.Value.Signed }
 
 // Reduce merges the parts of an entry by the map's shape. The element shares memory with the entry only for the key.
 func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
@@ -63,7 +59,17 @@ func Reduce(m *manifest.Map, e bpfmap.Entry) Element {
 			el.Value += word(v, m.ValueOff+8)
 		}
 	case "min", "max":
-		el.reduceExtreme(m, e.Values)
+		rule, first := m.Rule(), true
+		for _, v := range e.Values {
+			if word(v, m.ValueOff-8) == 0 {
+				continue
+			}
+			n := word(v, m.ValueOff)
+			if !first {
+				n = rule.Extreme(m.Shape, el.Value, n)
+			}
+			el.Value, first = n, false
+		}
 	case "hist", "lhist":
 		el.reduceBuckets(m, e.Values)
 	}
@@ -95,29 +101,8 @@ func allZero(b []byte) bool {
 	return true
 }
 
-func (el *Element) reduceExtreme(m *manifest.Map, values [][]byte) {
-	first := true
-	for _, v := range values {
-		if word(v, m.ValueOff-8) == 0 {
-			continue
-		}
-		n := word(v, m.ValueOff)
-		less := n < el.Value
-		if signed(m) {
-			less = int64(n) < int64(el.Value)
-		}
-		if first || less == (m.Shape == "min") {
-			el.Value = n
-		}
-		first = false
-	}
-}
-
 func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
-	n := manifest.LhistBuckets(m.Min, m.Max, m.Step)
-	if m.Shape == "hist" {
-		n = manifest.HistBuckets(m.Bits)
-	}
+	n := m.Buckets().Len()
 	// Most histograms use few buckets, so buckets after the last non-empty one are dropped.
 	for used := false; n > 0 && !used; {
 		for _, v := range values {
@@ -139,16 +124,8 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 	el.Set = el.Set || el.Count != 0
 }
 
-// Average returns the total divided by the count, truncated toward zero; 0 if there are no values.
-func (el *Element) Average(isSigned bool) uint64 {
-	if el.Count == 0 {
-		return 0
-	}
-	if isSigned {
-		return uint64(int64(el.Value) / int64(el.Count))
-	}
-	return el.Value / el.Count
-}
+// average returns the average of avg and stats.
+func (el *Element) average(m *manifest.Map) uint64 { return m.Rule().Mean(el.Value, el.Count) }
 
 // number returns the sort key of an element when its map sorts by value.
 func (el *Element) number(m *manifest.Map) uint64 {
@@ -156,7 +133,7 @@ func (el *Element) number(m *manifest.Map) uint64 {
 	case "plain":
 		return format.Uint(m.Value, el.Bytes)
 	case "avg", "stats":
-		return el.Average(signed(m))
+		return el.average(m)
 	case "hist", "lhist":
 		return el.Count
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
@@ -133,7 +134,7 @@ func TestHistLabels(t *testing.T) {
 		{5, 63, "[63]"}, {5, 64, "[64, 66)"},
 	} {
 		i := bucketOf(tc.value, tc.bits)
-		if got := string(appendLabel(nil, histLabels{tc.bits}, i)); got != tc.want {
+		if got := string(appendLabel(nil, aggregate.Buckets{Bits: tc.bits}, i)); got != tc.want {
 			t.Errorf("hist(%d, %d): got %s, want %s", tc.value, tc.bits, got, tc.want)
 		}
 	}
@@ -176,11 +177,11 @@ func TestLhist(t *testing.T) {
 		}
 	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 3 << 20, Step: 512 << 10}
-	if got := string(appendLabel(nil, lhistLabels{m}, 2)); got != "[512K, 1M)" {
+	if got := string(appendLabel(nil, m.Buckets(), 2)); got != "[512K, 1M)" {
 		t.Errorf("got %s", got)
 	}
 	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 10, Step: 1}
-	if got := string(appendLabel(nil, lhistLabels{m}, 3)); got != "[2]" {
+	if got := string(appendLabel(nil, m.Buckets(), 3)); got != "[2]" {
 		t.Errorf("got %s", got)
 	}
 }

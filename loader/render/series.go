@@ -10,19 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/bpfmap"
 	"btc/loader/format"
 )
-
-// Point is an interval of a tseries that has values.
-type Point struct {
-	N     uint64 // number of the interval since the epoch
-	Value uint64
-	// For avg, the total and the count of the values; for the last value, its time (ns of the boot clock). Merging
-	// two runs needs them.
-	Total, Meta uint64
-}
 
 // Start returns when interval n of a tseries begins.
 func Start(m *manifest.Map, n uint64) time.Time { return time.Unix(0, int64(n*uint64(m.Interval))) }
@@ -49,7 +41,7 @@ func Shorten(elems []Element, blanks uint64) {
 
 // eachRow calls point for the intervals of an element in order, with nil for one without values, or gap for a run of
 // them.
-func (el *Element) eachRow(point func(n uint64, p *Point), gap func(n uint64)) {
+func (el *Element) eachRow(point func(n uint64, p *aggregate.Point), gap func(n uint64)) {
 	at := el.Last - el.Rows + 1
 	blanks := func(n uint64) {
 		if el.short && n > shortGap {
@@ -69,26 +61,23 @@ func (el *Element) eachRow(point func(n uint64, p *Point), gap func(n uint64)) {
 	blanks(el.Last - at + 1)
 }
 
-// seriesPart is a CPU's part of an element of a tseries: {value, meta, interval}.
-type seriesPart struct{ value, meta, interval uint64 }
-
 // ReduceSeries merges the elements of a tseries map, one for each key and interval, into one for each key, in the
 // order of the keys' bytes. If a slot was reused, its latest interval is used; each key gets the intervals from its
 // first to the last of all keys.
 func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	prefix := m.Key.Fields[len(m.Key.Fields)-1].Off
-	byKey := map[string]map[uint64]seriesPart{}
+	byKey := map[string]map[uint64]aggregate.Point{}
 	last := uint64(0)
 	for _, e := range entries {
 		key := string(e.Key[:prefix])
 		if byKey[key] == nil {
-			byKey[key] = map[uint64]seriesPart{}
+			byKey[key] = map[uint64]aggregate.Point{}
 		}
 		part := latest(m, e.Values)
-		if _, ok := byKey[key][part.interval]; !ok {
-			byKey[key][part.interval] = part
+		if _, ok := byKey[key][part.N]; !ok {
+			byKey[key][part.N] = part
 		}
-		last = max(last, part.interval)
+		last = max(last, part.N)
 	}
 	keys := make([]string, 0, len(byKey))
 	for k := range byKey {
@@ -98,8 +87,8 @@ func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	var out []Element
 	for _, k := range keys {
 		el := Element{Key: []byte(k), Set: true}
-		for n, part := range byKey[k] {
-			el.Points = append(el.Points, part.point(m, n))
+		for _, p := range byKey[k] {
+			el.Points = append(el.Points, p)
 		}
 		el.Window(m, last, last)
 		out = append(out, el)
@@ -108,59 +97,28 @@ func ReduceSeries(m *manifest.Map, entries []bpfmap.Entry) []Element {
 	return out
 }
 
-// latest combines the parts of the newest interval among the CPUs' parts of an element; zero if none is used.
-func latest(m *manifest.Map, values [][]byte) seriesPart {
-	var sum seriesPart
+// latest combines the parts of the newest interval among the CPUs' parts {value, meta, interval} of an element; zero if
+// none is used.
+func latest(m *manifest.Map, values [][]byte) (sum aggregate.Point) {
+	rule := m.Rule()
 	for _, v := range values {
-		p := seriesPart{word(v, m.ValueOff), word(v, m.ValueOff+8), word(v, m.ValueOff+16)}
+		p := rule.Point(word(v, m.ValueOff+16), word(v, m.ValueOff), word(v, m.ValueOff+8))
 		switch {
-		case p.interval < sum.interval || p.interval == 0:
-		case p.interval > sum.interval:
+		case p.N < sum.N || p.N == 0:
+		case p.N > sum.N:
 			sum = p
 		default:
-			sum = together(m, sum, p)
+			sum = rule.MergePoints(sum, p)
 		}
 	}
 	return sum
-}
-
-// point returns the value of an interval's combined parts.
-func (p seriesPart) point(m *manifest.Map, n uint64) Point {
-	out := Point{N: n, Value: p.value, Total: p.value, Meta: p.meta}
-	if m.Agg == "avg" && p.meta != 0 {
-		el := Element{Value: p.value, Count: p.meta}
-		out.Value = el.Average(signed(m))
-	}
-	return out
-}
-
-// together combines two CPUs' parts of one interval.
-func together(m *manifest.Map, a, b seriesPart) seriesPart {
-	less := a.value < b.value
-	if signed(m) {
-		less = int64(a.value) < int64(b.value)
-	}
-	switch m.Agg {
-	case "avg", "sum":
-		a.value += b.value
-		a.meta += b.meta
-	case "min", "max":
-		if less == (m.Agg == "max") {
-			a.value = b.value
-		}
-	default: // the last value
-		if b.meta > a.meta {
-			return b
-		}
-	}
-	return a
 }
 
 // Window orders the points of an element and drops those that are no longer kept at the interval newest, which is
 // normally last, the newest one of all keys. The rows are from the first point, or the last interval, to last.
 func (el *Element) Window(m *manifest.Map, newest, last uint64) {
 	from := newest - uint64(m.Intervals) + 1
-	el.Points = slices.DeleteFunc(el.Points, func(p Point) bool { return p.N < from })
+	el.Points = slices.DeleteFunc(el.Points, func(p aggregate.Point) bool { return p.N < from })
 	sort.Sort(byInterval(el.Points))
 	first := last
 	if len(el.Points) > 0 {
@@ -173,7 +131,7 @@ func (el *Element) Window(m *manifest.Map, newest, last uint64) {
 }
 
 // byInterval sorts points. An instance of slices.SortFunc for them would make btrun 10 KB larger.
-type byInterval []Point
+type byInterval []aggregate.Point
 
 func (p byInterval) Len() int           { return len(p) }
 func (p byInterval) Less(i, j int) bool { return p[i].N < p[j].N }
@@ -191,7 +149,7 @@ func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte
 	if el.Rows == 0 {
 		return append(dst, "<no data>"...)
 	}
-	isSigned := signed(m)
+	isSigned := m.Signed()
 	lo, hi, any := extent(el.Points, isSigned)
 	if any && lo == hi {
 		lo, hi = widen(lo, hi, isSigned)
@@ -222,7 +180,9 @@ func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte
 		zero = column(graphWidth, lo, lo-hi) // past the border if hi is close to 0: no line
 	}
 	el.eachRow(
-		func(n uint64, p *Point) { dst = full(appendPoint(dst, Start(m, n), p, lo, hi, zero, digits, isSigned)) },
+		func(n uint64, p *aggregate.Point) {
+			dst = full(appendPoint(dst, Start(m, n), p, lo, hi, zero, digits, isSigned))
+		},
 		func(n uint64) {
 			dst = append(append(dst, strings.Repeat(" ", width+1)...), "... "...)
 			dst = append(strconv.AppendUint(dst, n, 10), " intervals without values\n"...)
@@ -233,7 +193,7 @@ func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte
 	return append(dst, axis...)
 }
 
-func appendPoint(dst []byte, start time.Time, p *Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
+func appendPoint(dst []byte, start time.Time, p *aggregate.Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
 	local := start.Local()
 	dst = local.AppendFormat(dst, "15:04:05")
 	if digits > 0 {
@@ -268,7 +228,7 @@ func column(width int, part, whole uint64) int {
 }
 
 // extent returns the smallest and the largest number; false if there is none.
-func extent(pts []Point, isSigned bool) (lo, hi uint64, ok bool) {
+func extent(pts []aggregate.Point, isSigned bool) (lo, hi uint64, ok bool) {
 	for _, p := range pts {
 		switch {
 		case !ok:
@@ -322,8 +282,8 @@ func seriesUnit(m *manifest.Map, el *Element) (string, int) {
 // those without, except in long gaps (Shorten).
 func seriesJSON(dst []byte, j *format.JSON, m *manifest.Map, el *Element) []byte {
 	dst = append(dst, '[')
-	isSigned, first := signed(m), true
-	point := func(n uint64, p *Point) {
+	isSigned, first := m.Signed(), true
+	point := func(n uint64, p *aggregate.Point) {
 		if p == nil && !j.Full {
 			return
 		}

@@ -122,7 +122,7 @@ func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, to
 
 func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32,
 	full func(dst []byte) []byte) []byte {
-	isSigned := signed(m)
+	isSigned := m.Signed()
 	switch m.Shape {
 	case "plain":
 		b := el.Bytes
@@ -132,20 +132,18 @@ func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div 
 		}
 		return env.Append(dst, format.Value{Layout: m.Value, Bytes: b})
 	case "avg":
-		return format.AppendInt(dst, divide(el.Average(isSigned), div, isSigned), isSigned)
+		return format.AppendInt(dst, divide(el.average(m), div, isSigned), isSigned)
 	case "stats":
 		dst = format.AppendInt(append(dst, "{ .count = "...), el.Count, false)
-		dst = format.AppendInt(append(dst, ", .average = "...), divide(el.Average(isSigned), div, isSigned), isSigned)
+		dst = format.AppendInt(append(dst, ", .average = "...), divide(el.average(m), div, isSigned), isSigned)
 		dst = format.AppendInt(append(dst, ", .total = "...), el.Value, isSigned)
 		return append(dst, " }"...)
 	case "hist":
-		return appendRows(dst, histLabels{m.Bits}, el, uint64(div), full)
+		return appendRows(dst, m.Buckets(), el, uint64(div), full)
 	case "lhist":
-		return appendRows(dst, lhistLabels{m}, el, 1, full)
+		return appendRows(dst, m.Buckets(), el, 1, full)
 	case "tseries":
 		return appendSeries(dst, m, el, full)
-	case "count":
-		isSigned = false
 	}
 	return format.AppendInt(dst, divide(el.Value, div, isSigned), isSigned)
 }

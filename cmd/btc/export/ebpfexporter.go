@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 )
 
@@ -207,7 +208,7 @@ func exporterBuckets(x *manifest.Map) (bounds []uint64, names map[string]string)
 	bound := func(int) uint64 { return lastBound }
 	switch x.Shape {
 	case "hist":
-		bound = func(i int) uint64 { return min(manifest.HistFirst(x.Bits, max(i, 1)+1)-1, lastBound) }
+		bound = func(i int) uint64 { return min(aggregate.HistFirst(x.Bits, max(i, 1)+1)-1, lastBound) }
 	case "lhist":
 		bound = func(i int) uint64 {
 			return uint64(min(max(x.Min-1+int64(i)*x.Step, -1), lastBound))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 )
 
@@ -122,14 +123,14 @@ func TestExporterBuckets(t *testing.T) {
 		}
 	}
 	for bits := range 6 {
-		x := manifest.Map{Shape: "hist", Bits: bits, ValueSize: 8 * manifest.HistBuckets(bits)}
+		x := manifest.Map{Shape: "hist", Bits: bits, ValueSize: 8 * aggregate.HistBuckets(bits)}
 		bounds, names := exporterBuckets(&x)
 		if !slices.IsSorted(bounds) || len(slices.Compact(slices.Clone(bounds))) != len(bounds) || bounds[0] != 0 {
 			t.Errorf("hist of %d bits: bounds %d", bits, bounds)
 		}
-		for i := range manifest.HistBuckets(bits) {
-			want := strconv.FormatUint(min(manifest.HistFirst(bits, max(i, 1)+1)-1, lastBound), 10)
-			if i == manifest.HistBuckets(bits)-1 {
+		for i := range aggregate.HistBuckets(bits) {
+			want := strconv.FormatUint(min(aggregate.HistFirst(bits, max(i, 1)+1)-1, lastBound), 10)
+			if i == aggregate.HistBuckets(bits)-1 {
 				want = most
 			}
 			if names[strconv.Itoa(i)] != want {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package manifest
+package aggregate
 
 import (
 	"math/bits"
@@ -30,5 +30,20 @@ func TestHistFirst(t *testing.T) {
 				t.Errorf("%d bits: bucket %d begins at %d, not a multiple of %d", k, i, HistFirst(k, i), unit)
 			}
 		}
+	}
+}
+
+func TestBuckets(t *testing.T) {
+	if n := HistBuckets(0); n != 66 {
+		t.Errorf("buckets of hist(0) = %d, want 66", n)
+	}
+	if n := HistBuckets(5); n != 1+64+32*58 {
+		t.Errorf("buckets of hist(5) = %d, want %d", n, 1+64+32*58)
+	}
+	if n := LhistBuckets(0, 100, 10); n != 12 {
+		t.Errorf("buckets of lhist = %d, want 12", n)
+	}
+	if LhistBuckets(0, 1<<62, 1) != 0 || LhistBuckets(0, 10, 0) != 0 || LhistBuckets(5, 5, 1) != 0 {
+		t.Error("no error for invalid bounds")
 	}
 }
