@@ -115,6 +115,10 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 		}
 	}()
 	switch {
+	case (isComparison(x.Op) || x.Op == ast.LogAnd || x.Op == ast.LogOr) && l.isNumber() && r.isNumber() &&
+		!sameWord(exact(l.Const, l.Type), exact(r.Const, r.Type)):
+		b.overflow(x, e)
+		return
 	case x.Op == ast.LogAnd:
 		e.Const = boolConst(l.Const.Int != 0 && r.Const.Int != 0)
 	case x.Op == ast.LogOr:
@@ -139,6 +143,11 @@ func (b *body) foldBinary(x *ast.Binary, e *Expr) {
 		e.Const = &Const{Int: v}
 	}
 	e.Const.Host = host
+}
+
+// sameWord reports whether both literals fit in an int64, or both in a uint64: bpftrace compares no others.
+func sameWord(l, r *big.Int) bool {
+	return l.Sign() >= 0 && r.Sign() >= 0 || l.IsInt64() && r.IsInt64()
 }
 
 func untilNUL(s string) string {
@@ -229,9 +238,7 @@ func (b *body) foldLiterals(x *ast.Binary, e *Expr, l, r *big.Int, host bool) {
 			v.Rem(l, r)
 		}
 	}
-	if l.Sign() < 0 || r.Sign() < 0 {
-		ok = ok && l.IsInt64() && r.IsInt64() && v.IsInt64()
-	}
+	ok = ok && sameWord(l, r) && (l.Sign() >= 0 && r.Sign() >= 0 || v.IsInt64())
 	if !ok || !setNumber(e, v, host) {
 		b.overflow(x, e)
 	}

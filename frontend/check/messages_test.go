@@ -189,6 +189,8 @@ var messages = []struct {
 	{`begin { @g[1,"ab"] = 1; print(has_key(@g, (1,2))); }`, "E0211", `Argument mismatch for @g: trying to access with arguments: '(int8,int8)' when map expects arguments: '(int8,string[3])'`},
 	{`begin { print(str(0, 5000)); }`, "W0210", `length param (5000) is too long and will be shortened to`},
 	{`uprobe:/bin/sh:main { print(uaddr("?")); }`, "E0214", `uaddr() expects a string that is a valid symbol ("?" provided)`},
+	{`begin { print(-1 < 18446744073709551615); }`, "E0223", `unable to fold literals due to overflow or underflow`},
+	{`begin { print(18446744073709551615 && -1); }`, "E0223", `unable to fold literals due to overflow or underflow`},
 	{`begin { print(true % false); }`, "E0223", `unable to fold literals due to overflow or underflow`},
 	{`tracepoint:no:such { }`, "W0215", `does not exist in the target's kernel`},
 }

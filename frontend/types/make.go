@@ -87,7 +87,8 @@ func MakeTuple(elems ...*Type) *Type {
 func MakeRecord(fields ...Field) *Type { return aggregate(Record, fields) }
 
 // tupleAlign returns the alignment of a value in a tuple or record, for sizeof. It is the natural one, but as in bpftrace
-// 0.27.1 it is 8 for a struct or union, and the size for what has one or two bytes, also in an array.
+// 0.27.1 it is 8 for a struct or union, whose size is then a multiple of 8, and the size for what has one or two bytes,
+// also in an array.
 func (t *Type) tupleAlign() int {
 	switch {
 	case t.Kind == Struct:
@@ -106,7 +107,11 @@ func aggregate(k Kind, fields []Field) *Type {
 	for _, f := range fields {
 		a := f.Type.tupleAlign()
 		t.align = max(t.align, a)
-		t.Size = roundUp(t.Size, a) + f.Type.Sizeof()
+		size := f.Type.Sizeof()
+		if f.Type.Kind == Struct {
+			size = roundUp(size, a)
+		}
+		t.Size = roundUp(t.Size, a) + size
 		t.parts += f.Type.Parts()
 	}
 	t.Size = roundUp(t.Size, t.align)
