@@ -66,7 +66,7 @@ func (g *guarded) String() string {
 
 // detached reports whether the budget has detached n probes.
 func detached(n int) func(*session) bool {
-	return func(s *session) bool { return len(s.detachments()) == n }
+	return func(s *session) bool { return len(s.budget.Detachments()) == n }
 }
 
 // never is a condition that is never met, so the run has to end by itself.
@@ -249,6 +249,18 @@ func TestBudgetFormats(t *testing.T) {
 	}
 }
 
+// runTimes returns the run time of each program, in ns.
+func runTimes(s *session) (all []time.Duration) {
+	for i := range s.loaded.Programs {
+		for _, p := range s.loaded.Programs[i].Of {
+			if stats, err := p.Stats(); err == nil {
+				all = append(all, stats.Runtime)
+			}
+		}
+	}
+	return all
+}
+
 // TestBudgetDetachesEachKind checks that after a probe of any kind was detached, none of its programs
 // runs.
 func TestBudgetDetachesEachKind(t *testing.T) {
@@ -309,21 +321,14 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 			t.Errorf("%s: error = %v", script, err)
 		}
 		attach.WaitForPrograms()
-		var before, after []uint64
-		for i := range s.s.budget.probes {
-			n, _ := s.s.budget.probes[i].runTime()
-			before = append(before, n)
-		}
+		before := runTimes(s.s)
 		time.Sleep(100 * time.Millisecond) // time for programs that would still run
 		over.Store(true)
 		<-calls
-		for i := range s.s.budget.probes {
-			n, _ := s.s.budget.probes[i].runTime()
-			after = append(after, n)
-		}
+		after := runTimes(s.s)
 		for i := range before {
 			if before[i] == 0 || before[i] != after[i] {
-				t.Errorf("%s: run time of programs %d ns before, %d after detaching", script, before[i], after[i])
+				t.Errorf("%s: run time of programs %v before, %v after detaching", script, before[i], after[i])
 			}
 		}
 		s.Finish()

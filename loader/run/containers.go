@@ -7,77 +7,67 @@ import (
 	"slices"
 
 	"btc/loader/containers"
-	"btc/loader/format"
 )
 
-// findContainers adds the cgroups of the containers and pods in Options to those that the run is
-// limited to, and records whose files the user-space probes are in. If there are both pods and
-// containers, the containers are looked up in the pods.
-func (s *session) findContainers() error {
-	o := &s.opts
+// groups are the containers and pods that a run is limited to.
+type groups struct {
+	cgroups []string          // Options.Cgroups and theirs
+	names   map[string]string // how messages name their cgroups, by directory
+	inside  []int             // a process of each: its files are those of user-space probes
+}
+
+// findGroups finds the containers and pods in Options. If there are both, the containers are looked up in the pods.
+func findGroups(o *Options) (groups, error) {
+	g := groups{cgroups: o.Cgroups}
 	if len(o.Containers)+len(o.Pods) == 0 {
-		return nil
+		return g, nil
 	}
 	host, err := containers.Local()
 	if err != nil {
-		return err
+		return g, err
 	}
 	var pods, found []*containers.Target
 	for _, name := range o.Pods {
-		t, err := s.await(host, containers.Pod, name, func() (*containers.Target, error) { return host.Pod(name) })
+		t, err := o.await(host, containers.Pod, name, func() (*containers.Target, error) { return host.Pod(name) })
 		if err != nil {
-			return err
+			return g, err
 		}
 		pods = append(pods, t)
 	}
 	for _, name := range o.Containers {
-		t, err := s.await(host, containers.Container, name, func() (*containers.Target, error) {
+		t, err := o.await(host, containers.Container, name, func() (*containers.Target, error) {
 			return host.Container(name, pods...)
 		})
 		if err != nil {
-			return err
+			return g, err
 		}
 		found = append(found, t)
 	}
 	if len(found) == 0 {
 		found = pods
 	}
-	o.Cgroups, s.groupNames = slices.Clone(o.Cgroups), map[string]string{}
+	g.cgroups, g.names = slices.Clone(o.Cgroups), map[string]string{}
 	for _, t := range found {
-		s.inside = append(s.inside, t.Processes...)
+		g.inside = append(g.inside, t.Processes...)
 		for _, dir := range t.Cgroups {
-			if s.groupNames[dir] == "" {
-				o.Cgroups = append(o.Cgroups, dir)
+			if g.names[dir] == "" {
+				g.cgroups = append(g.cgroups, dir)
 			}
-			s.groupNames[dir] = t.Kind.String() + " " + t.Label
+			g.names[dir] = t.Kind.String() + " " + t.Label
 		}
 	}
-	return nil
+	return g, nil
 }
 
 // await finds a container or pod, and waits for it if Options.Wait is set.
-func (s *session) await(host *containers.Host, kind containers.Kind, name string,
+func (o *Options) await(host *containers.Host, kind containers.Kind, name string,
 	find func() (*containers.Target, error)) (*containers.Target, error) {
-	if s.opts.Wait == nil {
+	if o.Wait == nil {
 		return find()
 	}
-	return host.Wait(s.opts.Wait, find, func() {
-		if !s.opts.Quiet {
-			fmt.Fprintf(s.opts.Err, "Waiting for %s %s\n", kind, name)
+	return host.Wait(o.Wait, find, func() {
+		if !o.Quiet {
+			fmt.Fprintf(o.Err, "Waiting for %s %s\n", kind, name)
 		}
 	})
-}
-
-// containerOf returns a function that maps a cgroup to its container or pod. The function must not
-// be called concurrently.
-func (s *session) containerOf(path string) format.Container {
-	if !s.looked {
-		s.looked = true
-		s.containers, _ = containers.Local() // without a host, no cgroup has a name
-	}
-	if s.containers == nil {
-		return format.Container{}
-	}
-	label, names := s.containers.Label(path)
-	return format.Container{Label: label, Namespace: names.Namespace, Pod: names.Pod, Name: names.Container}
 }

@@ -38,20 +38,20 @@ func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 			{Kind: "clear", Map: "@b", Size: 16},
 			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
 		}},
-		opts: Options{Out: out, Err: out, Format: &output.Text}, host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
+		opts: Options{Out: out, Err: out, Format: &output.Text}, end: newEnding(), host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
 	}
 	for i := range s.manifest.Events {
 		s.manifest.Events[i].ID = i
 	}
+	s.connect()
 	var err error
-	if s.events, err = openSource(nil); err != nil {
+	if s.reader.events, err = openSource(nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.events.close)
-	s.events.queue = queue
-	s.stopping, s.rush.c = make(chan struct{}), make(chan struct{})
+	t.Cleanup(s.reader.events.close)
+	s.reader.events.queue, s.end.wake = queue, s.reader.events.wake
 	s.losses = newLossCounter(s)
-	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
+	s.table = newEventTable(s.manifest)
 	s.startPrinter()
 	t.Cleanup(func() { s.stopPrinter() })
 	return s, out
@@ -67,12 +67,12 @@ func testRecord(id int, value uint64) []byte {
 // handled, and that the status is that of the first exit.
 func TestDrainExit(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 3), testRecord(testPrintf, 2), testRecord(testExit, 4))
-	if err := s.end(); err != nil {
+	if err := s.reader.runEnd(); err != nil {
 		t.Fatal(err)
 	}
 	s.stopPrinter()
-	if out.String() != "1\n" || s.status != 3 || !s.exited || s.events.next() != nil {
-		t.Errorf("status = %d, exited = %v, output %q", s.status, s.exited, out)
+	if out.String() != "1\n" || s.end.status != 3 || !s.end.exited || s.reader.events.next() != nil {
+		t.Errorf("status = %d, exited = %v, output %q", s.end.status, s.end.exited, out)
 	}
 }
 
@@ -89,12 +89,12 @@ func TestResetAcrossExit(t *testing.T) {
 		{[][]byte{testRecord(testPrintMap, 0), testRecord(testClear, 0)}, ""},
 	} {
 		s, _ := testSession(t, c.queue...)
-		before := len(s.events.queue)
+		before := len(s.reader.events.queue)
 		if got := s.front.nextReset(&s.manifest.Events[testPrintMap]); got != c.want {
 			t.Errorf("output %q, want %q", got, c.want)
 		}
 		after := 0
-		for s.events.next() != nil {
+		for s.reader.events.next() != nil {
 			after++
 		}
 		if c.want == "" && after != before {

@@ -4,14 +4,12 @@ package run
 
 import (
 	"testing"
-
-	"btc/loader/attach"
 )
 
 // TestProbedFunc checks that a return probe that cannot know its function sends the number of its
 // attach point.
 func TestProbedFunc(t *testing.T) {
-	s := &session{expansion: &attach.Expansion{Probes: map[int]string{2: "kretprobe:vfs_read", 3: "uretprobe:/lib/libc.so.6:getaddrinfo", 4: "kprobe:mod:f+4"}}}
+	s := &names{probes: map[int]string{2: "kretprobe:vfs_read", 3: "uretprobe:/lib/libc.so.6:getaddrinfo", 4: "kprobe:mod:f+4"}}
 	for addr, want := range map[uint64]string{1<<63 + 2: "vfs_read", 1<<63 + 3: "getaddrinfo", 1<<63 + 4: "f", 1<<63 + 9: "9"} {
 		if got, ok := s.probedFunc(addr); !ok || got != want {
 			t.Errorf("probedFunc(%#x) = %q, %t; want %q", addr, got, ok, want)

@@ -4,21 +4,16 @@ package run
 
 import (
 	"bytes"
-	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
-	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/output"
 	"btc/loader/render"
-	"btc/loader/symbols"
 )
 
 // formatter is an event's parsed format.
@@ -58,88 +53,34 @@ func init() {
 		"helper_error": (*writer).onHelperError,
 		"errorf":       func(s *writer, e *format.Event) { s.onMessage(e, "ERROR") },
 		"warnf":        func(s *writer, e *format.Event) { s.onMessage(e, "WARNING") },
-		"unwatch":      func(s *writer, e *format.Event) { s.unwatch(e.Uint(0)) },
+		"unwatch":      func(s *writer, e *format.Event) { s.links.unwatch(e.Uint(0)) },
 		"skboutput":    func(*writer, *format.Event) {}, // header of a packet, see packets; never in the ring buffer
-		"proc":         func(s *writer, e *format.Event) { s.symbols().Snapshot(uint32(e.Uint(0))) },
+		"proc":         func(s *writer, e *format.Event) { s.names.symbols().Snapshot(uint32(e.Uint(0))) },
 	}
 }
 
-// handle processes a record. Handlers must not retain the event or its values.
-func (s *session) handle(record []byte) {
-	w := s.front
-	e := &w.event
-	if err := e.Read(s.manifest, record); err != nil {
-		s.warn(fmt.Sprintf("WARNING: %v", err))
-		return
-	}
-	defer s.countShown(e.Kind)
-	if s.deferred[e.ID] {
-		if e.Kind == "errorf" {
-			s.errors++
-		}
-		w.postpone(e, record)
-		return
-	}
-	s.handlers[e.ID](w, e)
+// eventTable has what is known of each event before the run, by event number.
+type eventTable struct {
+	formats  []*formatter // nil for an event without a format
+	handlers []handler
+	deferred []bool // reports whether the printer handles it
 }
 
-// handlersOf returns the handler of each event by event number.
-func handlersOf(m *manifest.Manifest) []handler {
-	out := make([]handler, len(m.Events))
+func newEventTable(m *manifest.Manifest) eventTable {
+	t := eventTable{formatters(m), make([]handler, len(m.Events)), deferredEvents(m)}
 	for i := range m.Events {
-		out[i] = handlers[m.Events[i].Kind]
+		t.handlers[i] = handlers[m.Events[i].Kind]
 	}
-	return out
-}
-
-// complain reports an error that does not end the run.
-func (s *session) complain(pos manifest.Pos, err error) {
-	f := &diag.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
-	s.warnOf(f)
-}
-
-// warnOf shows a warning with its position, unless warnings are disabled.
-func (s *session) warnOf(f *diag.Error) {
-	switch {
-	case s.opts.NoWarnings:
-	case s.opts.PaintWarning != nil:
-		s.queueMessage(func() { s.screen.Around(func() { s.opts.PaintWarning(f) }) }, len(f.Text))
-	default:
-		s.logLine(f.Warning())
-	}
-}
-
-// warn shows a warning, unless warnings are disabled.
-func (s *session) warn(text string) {
-	if !s.opts.NoWarnings {
-		s.logLine(text)
-	}
-}
-
-// logLine writes a line to the error output; any goroutine may call it. During the run the printer
-// writes the line, so only the printer blocks on a slow reader.
-func (s *session) logLine(text string) {
-	s.queueMessage(func() { fmt.Fprintln(s.opts.Err, text) }, len(text))
-}
-
-// queueMessage queues a message of size bytes; messages are written in order.
-func (s *session) queueMessage(write func(), size int) {
-	p := s.printer
-	if p == nil || !s.live.Load() {
-		write()
-		return
-	}
-	p.do(size, write)
-	p.put(nil, true)
+	return t
 }
 
 // printf returns the formatted output of an event, valid until the next event.
 func (s *writer) printf(e *format.Event) []byte {
-	s.text = s.Env.Printf(s.text[:0], s.format[e.ID], e.Values)
+	s.text = s.Env.Printf(s.text[:0], s.table.formats[e.ID], e.Values)
 	return s.text
 }
 
-func (s *writer) onPrintf(e *format.Event) { s.sink.Printf(e, s.format[e.ID]) }
+func (s *writer) onPrintf(e *format.Event) { s.sink.Printf(e, s.table.formats[e.ID]) }
 
 // aheadWait is how long a print waits for the clear of the same program, which follows in the ring
 // buffer within microseconds.
@@ -149,7 +90,7 @@ const aheadWait = 5 * time.Millisecond
 // so that no update in between is lost.
 func (s *writer) onPrintMap(e *format.Event) {
 	m := s.manifest.Map(e.Map)
-	top := s.top(int(min(e.Uint(0), 1<<30)), uint32(e.Uint(1)))
+	top := s.opts.top(int(min(e.Uint(0), 1<<30)), uint32(e.Uint(1)))
 	read := s.maps.elements
 	kind := s.nextReset(e.Event)
 	switch kind {
@@ -158,12 +99,12 @@ func (s *writer) onPrintMap(e *format.Event) {
 	case "zero":
 		read = s.maps.zero
 	}
-	if kind != "" && s.exitAhead() {
-		s.detach()
+	if kind != "" && s.reader.exitAhead() {
+		s.links.detach()
 	}
 	elems, err := read(m)
 	if err != nil {
-		s.complain(e.Pos, err)
+		s.msg.complain(e.Pos, err)
 	}
 	x := &output.Map{Event: e.Event, Map: m, Elements: elems, Top: top}
 	s.later(len(elems)*(m.KeySize+8*m.ValueSize), e.Pos, func(w *writer) { w.sink.Map(x) })
@@ -179,7 +120,7 @@ func (s *writer) nextReset(e *manifest.Event) string {
 		return ""
 	}
 	kind := ""
-	s.events.ahead(aheadWait, func(r []byte) verdict {
+	s.reader.events.ahead(aheadWait, func(r []byte) verdict {
 		ev, err := format.DecodeEvent(s.manifest, r)
 		switch {
 		case err != nil || ev.Kind != "exit" && ev.Map != e.Map:
@@ -194,7 +135,7 @@ func (s *writer) nextReset(e *manifest.Event) string {
 }
 
 // resets reports whether the script ever clears or zeroes a map.
-func (s *session) resets(name string) bool {
+func (s *writer) resets(name string) bool {
 	for i := range s.manifest.Events {
 		if e := &s.manifest.Events[i]; e.Map == name && (e.Kind == "clear" || e.Kind == "zero") {
 			return true
@@ -205,41 +146,26 @@ func (s *session) resets(name string) bool {
 
 func (s *writer) onReset(e *format.Event, reset func(*manifest.Map) ([]render.Element, error)) {
 	m := s.manifest.Map(e.Map)
-	if s.exitAhead() {
+	if s.reader.exitAhead() {
 		// Waiting for programs that still use the old slot can take several intervals; their
 		// updates would be missing from the last maps.
-		s.detach()
+		s.links.detach()
 	}
 	if _, err := reset(m); err != nil {
-		s.complain(e.Pos, err)
+		s.msg.complain(e.Pos, err)
 	}
 	s.sweep(m, e.Pos)
 }
 
-// exitAhead reports whether there is an exit among the pending events.
-func (s *session) exitAhead() bool {
-	found := false
-	s.events.ahead(0, func(r []byte) verdict {
-		ev, err := format.DecodeEvent(s.manifest, r)
-		if err != nil || ev.Kind != "exit" {
-			return skipRecord
-		}
-		found = true
-		return stopLooking
-	})
-	return found
-}
-
 func (s *writer) sweep(m *manifest.Map, pos manifest.Pos) {
-	queued, done := s.printer.progress()
+	queued, done := s.msg.printer.progress()
 	if err := s.maps.sweep(m, queued, done); err != nil {
-		s.complain(pos, err)
+		s.msg.complain(pos, err)
 	}
 }
 
 func (s *writer) onExit(e *format.Event) {
-	s.exited = true
-	s.status = int(e.Uint(0) & 0xff)
+	s.end.exit(int(e.Uint(0) & 0xff))
 }
 
 func (s *writer) onTime(e *format.Event) {
@@ -280,10 +206,10 @@ func (s *writer) onError(e *format.Event) {
 	if i >= uint64(len(s.manifest.Errors)) {
 		return
 	}
-	if !s.limited.admit(int(i), time.Now()) {
+	if !s.losses.limited.admit(int(i), time.Now()) {
 		return
 	}
-	s.errors++
+	s.end.errors++
 	x := &s.manifest.Errors[i]
 	s.report(&output.Diagnostic{
 		Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain, Text: x.Text,
@@ -294,7 +220,7 @@ func (s *writer) onError(e *format.Event) {
 // onHelperError reports a failed helper call.
 func (s *writer) onHelperError(e *format.Event) {
 	i := e.Uint(0)
-	if i >= uint64(len(s.manifest.Errors)) || !s.limited.admit(int(i), time.Now()) {
+	if i >= uint64(len(s.manifest.Errors)) || !s.losses.limited.admit(int(i), time.Now()) {
 		return
 	}
 	x, code := &s.manifest.Errors[i], int(int32(e.Uint(1)))
@@ -319,7 +245,7 @@ func helperText(helper string, code int) string {
 // onMessage handles errorf() and warnf().
 func (s *writer) onMessage(e *format.Event, severity string) {
 	if severity == "ERROR" && s.isFront {
-		s.errors++
+		s.end.errors++
 	}
 	s.report(&output.Diagnostic{Kind: e.Kind, Severity: severity, Pos: e.Pos, Chain: e.Chain, Text: string(s.printf(e))})
 }
@@ -333,91 +259,17 @@ func (s *writer) report(d *output.Diagnostic) {
 // env returns the host data for printing values.
 func (s *session) env() *format.Env {
 	return &format.Env{
-		Ksym:    s.ksym,
-		Usym:    s.usym,
-		Kstack:  s.kstack,
-		Ustack:  s.ustack,
-		Probe:   s.probeName,
+		Ksym:    s.names.ksym,
+		Usym:    s.names.usym,
+		Kstack:  s.names.kstack,
+		Ustack:  s.names.ustack,
+		Probe:   s.names.probe,
 		User:    userName,
-		Cgroup:  s.cgroups.Find,
+		Cgroup:  s.names.cgroups.Find,
 		Clock:   s.host.Wall,
-		Fail:    func(text string) { s.logLine("ERROR: " + text) },
+		Fail:    func(text string) { s.msg.line("ERROR: " + text) },
 		Trailer: s.manifest.Config.StrTruncTrailer,
 		Escape:  s.opts.Escape && !s.opts.Format.JSON,
 		Names:   s.opts.Names,
 	}
-}
-
-func (s *session) ksym(addr uint64) string {
-	if name, ok := s.probedFunc(addr); ok {
-		return name
-	}
-	s.lookup.Lock()
-	defer s.lookup.Unlock()
-	return s.symbols().Ksym(addr)
-}
-
-func (s *session) usym(addr uint64, tgid uint32) string {
-	if name, ok := s.probedFunc(addr); ok {
-		return name
-	}
-	s.lookup.Lock()
-	defer s.lookup.Unlock()
-	return s.symbols().Usym(addr, tgid)
-}
-
-// probedFunc returns the function of an attach point. Programs send the attach point's number in
-// place of an address, marked by 10 in the two top bits, which no address has (docs/layouts.md,
-// func).
-func (s *session) probedFunc(addr uint64) (string, bool) {
-	if addr>>62 != 2 {
-		return "", false
-	}
-	name := s.probeName(addr & 0xffffffff)
-	name = name[strings.LastIndexByte(name, ':')+1:]
-	name, _, _ = strings.Cut(name, "+")
-	return name, true
-}
-
-func (s *session) kstack(l *manifest.Layout, id uint64) string {
-	s.lookup.Lock()
-	defer s.lookup.Unlock()
-	return s.symbols().Kstack(s.maps.frames(l, id), l.Mode)
-}
-
-func (s *session) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
-	s.lookup.Lock()
-	defer s.lookup.Unlock()
-	return s.symbols().Ustack(s.maps.frames(l, id), l.Mode, tgid)
-}
-
-func (s *session) symbols() *symbols.Table {
-	if s.symTable == nil {
-		s.symTable = symbols.New(s.manifest.Config.CppDemangle)
-		s.symTable.Referenced, s.symTable.Warn = s.referenced, func(text string) { s.warn(text) }
-	}
-	return s.symTable
-}
-
-func (s *session) probeName(id uint64) string {
-	if name, ok := s.expansion.Probes[int(id)]; ok {
-		return name
-	}
-	return strconv.FormatUint(id, 10)
-}
-
-// userName looks up a user ID in /etc/passwd.
-func userName(uid uint64) string {
-	want := strconv.FormatUint(uid, 10)
-	b, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		return want
-	}
-	for line := range bytes.Lines(b) {
-		parts := bytes.SplitN(line, []byte(":"), 4)
-		if len(parts) == 4 && string(parts[2]) == want {
-			return string(parts[0])
-		}
-	}
-	return want
 }

@@ -17,24 +17,24 @@ import (
 // readIterators runs the iterators to completion and handles their records. It reports whether
 // there were any; if so, the run is over. As in bpftrace, exit() takes effect after the last
 // object.
-func (s *session) readIterators() (any bool, err error) {
-	for i := range s.expansion.Plans {
-		if path := resolve.PinPath(s.expansion.Plans[i].Prog); path != "" {
+func (r *reader) readIterators() (any bool, err error) {
+	for i := range r.expansion.Plans {
+		if path := resolve.PinPath(r.expansion.Plans[i].Prog); path != "" {
 			any = true
-			s.front.sink.Pinned(path)
+			r.front.sink.Pinned(path)
 		}
 	}
-	for _, l := range s.links {
-		r, err := attach.Iterator(l)
+	for _, l := range r.links.all {
+		it, err := attach.Iterator(l)
 		if err != nil {
 			return false, fmt.Errorf("opening an iterator: %w", err)
 		}
-		if r == nil {
+		if it == nil {
 			continue
 		}
 		any = true
-		err = s.readRecords(r)
-		r.Close()
+		err = r.readRecords(it)
+		it.Close()
 		if err != nil {
 			return false, fmt.Errorf("reading an iterator: %w", err)
 		}
@@ -46,11 +46,11 @@ func (s *session) readIterators() (any bool, err error) {
 const maxRecord = 1 << 20
 
 // readRecords handles the records written by an iterator's programs, in order.
-func (s *session) readRecords(r io.Reader) error {
+func (r *reader) readRecords(from io.Reader) error {
 	var pending, exits []byte
 	buf := make([]byte, 64<<10)
-	for !s.interrupted() {
-		n, err := r.Read(buf)
+	for !r.end.interrupted() {
+		n, err := from.Read(buf)
 		if errors.Is(err, unix.EAGAIN) { // many objects without output
 			continue
 		}
@@ -65,12 +65,12 @@ func (s *session) readRecords(r io.Reader) error {
 			}
 			record := pending[:size]
 			pending = pending[size:]
-			if s.isExit(record) {
+			if r.isExit(record) {
 				exits = append([]byte(nil), record...)
 				continue
 			}
-			s.awaitRoom(false)
-			s.handleOne(record)
+			r.awaitRoom(false)
+			r.handleOne(record)
 		}
 		if err == io.EOF || n == 0 && err == nil {
 			break
@@ -84,32 +84,7 @@ func (s *session) readRecords(r io.Reader) error {
 		}
 	}
 	if exits != nil {
-		s.handle(exits)
+		r.handle(exits)
 	}
 	return nil
-}
-
-// handleOne handles a record. A panic is reported as an error of that record.
-func (s *session) handleOne(record []byte) {
-	defer s.recoverPanic()
-	s.handle(record)
-}
-
-// isExit reports whether a record is an exit().
-func (s *session) isExit(record []byte) bool {
-	if len(record) < 8 {
-		return false
-	}
-	id := binary.NativeEndian.Uint32(record)
-	return int64(id) < int64(len(s.manifest.Events)) && s.manifest.Events[id].Kind == "exit"
-}
-
-// interrupted reports whether the user has asked to end the run.
-func (s *session) interrupted() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
 }

@@ -23,6 +23,7 @@ type lossCounter struct {
 	// loops has the loops that were stopped (load.Loops).
 	loops     []loss
 	loopsNext time.Time
+	limited   rateLimits // of Manifest.Errors, by index
 }
 
 // loss is the state of one counter as last reported.
@@ -61,8 +62,8 @@ func (c *lossCounter) check(final bool) {
 		}
 		if l := &c.manifest.Losses[i]; l.Kind == "stack" && n > seen.swept && !final {
 			seen.swept = n
-			if err := c.maps.sweepFull(l.Map, c.printer); err != nil {
-				c.complain(manifest.Pos{}, err)
+			if err := c.maps.sweepFull(l.Map, c.msg.printer); err != nil {
+				c.msg.complain(manifest.Pos{}, err)
 			}
 		}
 		if n > seen.n && (final || seen.due(now)) {
@@ -72,7 +73,7 @@ func (c *lossCounter) check(final bool) {
 		}
 	}
 	if final && total > 0 {
-		c.warn(fmt.Sprintf("WARNING: Total lost event count: %d", total))
+		c.msg.warn(fmt.Sprintf("WARNING: Total lost event count: %d", total))
 	}
 }
 
@@ -106,7 +107,7 @@ func (c *lossCounter) checkLoops(final bool) {
 		c.front.report(&output.Diagnostic{
 			Kind: "runtime_error", Severity: "WARNING", Pos: *at.Pos, Chain: at.Chain, Text: text, Source: !seen.shown,
 		})
-		c.errors++
+		c.end.errors++
 		seen.n, seen.shown = stopped[i], true
 		seen.reported(now)
 	}
@@ -127,6 +128,29 @@ func (c *lossCounter) read() []uint64 {
 	out := make([]uint64, len(c.manifest.Losses))
 	for i := range out {
 		out[i] = binary.NativeEndian.Uint64(b[8*i:])
+	}
+	return out
+}
+
+// counts returns the losses since the start by cause, in manifest order.
+func (c *lossCounter) counts() []output.Loss {
+	counters := make([]byte, 8*len(c.manifest.Losses))
+	v := c.loaded.Variables["lost"]
+	if len(counters) == 0 || v == nil || v.Get(counters) != nil {
+		return nil
+	}
+	var out []output.Loss
+	at := map[string]int{}
+	for i := range c.manifest.Losses {
+		cause := c.manifest.Losses[i].Kind
+		if cause == "unused" {
+			continue
+		}
+		if _, ok := at[cause]; !ok {
+			at[cause] = len(out)
+			out = append(out, output.Loss{Cause: cause})
+		}
+		out[at[cause]].N += binary.NativeEndian.Uint64(counters[8*i:])
 	}
 	return out
 }
@@ -156,19 +180,19 @@ func (c *lossCounter) report(l *manifest.Loss, n uint64, first bool) {
 		}
 		c.front.report(d)
 	case "scratch":
-		c.warn(fmt.Sprintf("WARNING: %d events were dropped because programs interrupted each other too deeply", n))
+		c.msg.warn(fmt.Sprintf("WARNING: %d events were dropped because programs interrupted each other too deeply", n))
 	}
 }
 
-// reportSuppressed reports how many messages were suppressed.
-func (s *session) reportSuppressed(final bool) {
-	s.limited.due(time.Now(), final, func(i int, n uint64) {
-		x := &s.manifest.Errors[i]
+// suppressed reports how many messages were suppressed.
+func (c *lossCounter) suppressed(final bool) {
+	c.limited.due(time.Now(), final, func(i int, n uint64) {
+		x := &c.manifest.Errors[i]
 		text := x.Text
 		if x.Helper != "" {
 			text = x.Helper + " failed"
 		}
-		s.front.report(&output.Diagnostic{
+		c.front.report(&output.Diagnostic{
 			Kind: "runtime_error", Severity: "WARNING", Pos: x.Pos, Chain: x.Chain,
 			Text: fmt.Sprintf("%s (%d more times)", text, n),
 		})

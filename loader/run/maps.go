@@ -410,10 +410,10 @@ func (s *session) printMaps() {
 				w.guarded(m.Pos, func() {
 					elems, err := s.maps.elements(m)
 					if err != nil {
-						w.complain(m.Pos, err)
+						w.msg.complain(m.Pos, err)
 						return
 					}
-					show(&output.Map{Map: m, Elements: elems, Top: s.top(0, 0)})
+					show(&output.Map{Map: m, Elements: elems, Top: s.opts.top(0, 0)})
 				})
 			}
 		})

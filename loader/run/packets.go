@@ -92,7 +92,7 @@ func (p *packets) read() {
 		case errors.Is(err, perf.ErrClosed), errors.Is(err, perf.ErrFlushed):
 			return
 		case err != nil:
-			p.session.warn(fmt.Sprintf("WARNING: packets: %v", err))
+			p.session.msg.warn(fmt.Sprintf("WARNING: packets: %v", err))
 			return
 		}
 		if p.lost += r.LostSamples; r.LostSamples == 0 {
@@ -121,7 +121,7 @@ func (p *packets) write(record []byte) {
 	err := p.writers[e.Format].Packet(uint64(at.UnixNano()), data[e.Uint(packetOffset):])
 	if err != nil && !p.failed[e.Format] {
 		p.failed[e.Format] = true
-		p.session.complain(e.Pos, fmt.Errorf("skboutput(): %w", err))
+		p.session.msg.complain(e.Pos, fmt.Errorf("skboutput(): %w", err))
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *packets) finish() {
 	}
 	p.close()
 	if p.lost > 0 {
-		p.session.warn(fmt.Sprintf("WARNING: lost %d packets: they are missing from the files of skboutput()", p.lost))
+		p.session.msg.warn(fmt.Sprintf("WARNING: lost %d packets: they are missing from the files of skboutput()", p.lost))
 	}
 }
 

@@ -154,8 +154,8 @@ func TestPrinterError(t *testing.T) {
 // that item, that the others are printed, and that the status is not 0.
 func TestPanicOfOneItem(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testExit, 0), testRecord(testPrintf, 2))
-	s.handlers[testExit] = func(*writer, *format.Event) { panic("of an event") }
-	s.drain()
+	s.table.handlers[testExit] = func(*writer, *format.Event) { panic("of an event") }
+	s.reader.drain()
 	s.front.later(0, manifest.Pos{}, func(w *writer) {
 		w.Out.Write([]byte("half"))
 		panic("of a job")
@@ -163,7 +163,7 @@ func TestPanicOfOneItem(t *testing.T) {
 	s.front.later(0, manifest.Pos{}, func(w *writer) { w.Out.Write([]byte("3\n")) })
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "of an event") || !strings.Contains(text, "of a job") ||
-		strings.Contains(text, "half") || !s.crashed.Load() {
+		strings.Contains(text, "half") || !s.msg.crashed.Load() {
 		t.Errorf("output %q", text)
 	}
 	for _, want := range []string{"1\n", "2\n", "3\n"} {
@@ -179,8 +179,8 @@ func TestReaderGoesOn(t *testing.T) {
 	s, out := testSession(t, testRecord(testPrintf, 1), testRecord(testPrintf, 2), testRecord(testExit, 5))
 	free := make(chan struct{})
 	s.front.later(0, manifest.Pos{}, func(w *writer) { <-free })
-	s.drain()
-	if !s.exited || s.status != 5 {
+	s.reader.drain()
+	if !s.end.exited || s.end.status != 5 {
 		t.Error("exit not handled")
 	}
 	close(free)
@@ -197,21 +197,21 @@ func TestExitWithoutRoom(t *testing.T) {
 	free := make(chan struct{})
 	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-free })
 	l := &closer{closed: make(chan struct{})}
-	s.links = append(s.links, l)
+	s.links.add([]io.Closer{l})
 	done := make(chan bool)
-	go func() { done <- s.awaitRoom(true) }()
+	go func() { done <- s.reader.awaitRoom(true) }()
 	select {
 	case <-l.closed:
 	case <-time.After(30 * time.Second):
 		t.Error("programs still attached")
 	}
 	close(free)
-	if !<-done || s.exited || s.events.next() == nil {
+	if !<-done || s.end.exited || s.reader.events.next() == nil {
 		t.Error("records handled")
 	}
-	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-s.stopping })
-	s.stop()
-	s.awaitRoom(true) // returns
+	s.front.later(maxQueued+1, manifest.Pos{}, func(w *writer) { <-s.end.stopping })
+	s.end.stop()
+	s.reader.awaitRoom(true) // returns
 }
 
 type closer struct{ closed chan struct{} }
@@ -226,30 +226,30 @@ func (c *closer) Close() error {
 func TestSystem(t *testing.T) {
 	s, out := testSession(t)
 	s.manifest.Events[testSystem].Format = "echo %d; echo more >&2"
-	s.format = formatters(s.manifest)
-	s.handle(testRecord(testPrintf, 1))
-	s.handle(testRecord(testSystem, 2))
-	s.handle(testRecord(testPrintf, 3))
+	s.table = newEventTable(s.manifest)
+	s.reader.handle(testRecord(testPrintf, 1))
+	s.reader.handle(testRecord(testSystem, 2))
+	s.reader.handle(testRecord(testPrintf, 3))
 	s.stopPrinter()
 	if want := "1\n2\nmore\n\n3\n"; out.String() != want {
 		t.Errorf("output %q, want %q", out, want)
 	}
 	s, out = testSession(t)
 	s.manifest.Events[testSystem].Format = "echo %d; sleep 1000; echo unreached"
-	s.format = formatters(s.manifest)
-	s.handle(testRecord(testSystem, 2))
-	s.handle(testRecord(testPrintf, 3))
-	s.rush.now()
+	s.table = newEventTable(s.manifest)
+	s.reader.handle(testRecord(testSystem, 2))
+	s.reader.handle(testRecord(testPrintf, 3))
+	s.end.cancel()
 	s.stopPrinter()
 	if text := out.String(); strings.Contains(text, "unreached") || !strings.Contains(text, "3\n") {
 		t.Errorf("output %q", text)
 	}
 	s.startPrinter()
-	s.overtime.Store(true)
-	s.handle(testRecord(testSystem, 4))
+	s.end.overtime.Store(true)
+	s.reader.handle(testRecord(testSystem, 4))
 	s.stopPrinter()
-	if s.unstarted != 1 || strings.Contains(out.String(), "4") {
-		t.Errorf("%d commands not started", s.unstarted)
+	if s.end.unstarted != 1 || strings.Contains(out.String(), "4") {
+		t.Errorf("%d commands not started", s.end.unstarted)
 	}
 }
 
@@ -261,9 +261,9 @@ func TestCatOfFIFO(t *testing.T) {
 		t.Skip("skipped: ", err)
 	}
 	s.manifest.Events[testSystem].Kind, s.manifest.Events[testSystem].Format = "cat", name
-	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
-	s.handle(testRecord(testSystem, 0))
-	s.handle(testRecord(testPrintf, 3))
+	s.table = newEventTable(s.manifest)
+	s.reader.handle(testRecord(testSystem, 0))
+	s.reader.handle(testRecord(testPrintf, 3))
 	s.stopPrinter()
 	if text := out.String(); !strings.Contains(text, "(Not a regular file)") || !strings.HasSuffix(text, "3\n") {
 		t.Errorf("output %q", text)
@@ -324,11 +324,11 @@ func TestSweeps(t *testing.T) {
 func TestTimeOfOldObjects(t *testing.T) {
 	for _, requires := range [][]string{nil, {manifest.EmptyTime}} {
 		s, out := testSession(t)
-		s.opts.Err = io.Discard
+		s.msg.err = io.Discard
 		s.manifest.Requires = requires
 		s.manifest.Events[testSystem].Kind, s.manifest.Events[testSystem].Format = "time", ""
-		s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
-		s.handle(testRecord(testSystem, 0))
+		s.table = newEventTable(s.manifest)
+		s.reader.handle(testRecord(testSystem, 0))
 		s.stopPrinter()
 		if printed := strings.Count(out.String(), ":") == 2; printed != (requires == nil) {
 			t.Errorf("requires %v: output %q", requires, out.String())

@@ -26,21 +26,21 @@ var keptCapabilities = []struct {
 	{unix.CAP_PERFMON, always},
 	// Includes both of the above, for a process that has only this one; and events of CPUs that come online.
 	{unix.CAP_SYS_ADMIN, func(s *session) bool {
-		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || attach.EachCPU(s.links) && eventsNeedAdmin()
+		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || attach.EachCPU(s.links.all) && eventsNeedAdmin()
 	}},
 	// Memory maps and root directories of processes that start later. The names of nested
 	// containers are in files below those root directories.
-	{unix.CAP_SYS_PTRACE, func(s *session) bool { return s.namesUsers() || s.namesContainers() }},
+	{unix.CAP_SYS_PTRACE, func(s *session) bool { return namesUsers(s.manifest) || namesContainers(s.manifest, &s.opts) }},
 	// Files of such processes, and files that cat() prints.
 	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool {
-		return s.namesUsers() || s.namesContainers() || s.hasEvent("cat")
+		return namesUsers(s.manifest) || namesContainers(s.manifest, &s.opts) || hasEvent(s.manifest, "cat")
 	}},
 	// To run the parser of these files as nobody, with an empty bounding set.
-	{unix.CAP_SETUID, (*session).namesUsers},
-	{unix.CAP_SETGID, (*session).namesUsers},
-	{unix.CAP_SETPCAP, (*session).namesUsers},
+	{unix.CAP_SETUID, symbolizesUsers},
+	{unix.CAP_SETGID, symbolizesUsers},
+	{unix.CAP_SETPCAP, symbolizesUsers},
 	// Symbols of kernel modules that are loaded later.
-	{unix.CAP_SYSLOG, func(s *session) bool { return s.prints("kstack", "ksym") }},
+	{unix.CAP_SYSLOG, func(s *session) bool { return prints(s.manifest, "kstack", "ksym") }},
 	// New output files in a directory that belongs to another user.
 	{unix.CAP_DAC_OVERRIDE, func(s *session) bool { return s.opts.MakesFiles }},
 	// To kill a command that has changed its user.
@@ -49,25 +49,27 @@ var keptCapabilities = []struct {
 
 func always(*session) bool { return true }
 
+func symbolizesUsers(s *session) bool { return namesUsers(s.manifest) }
+
 // namesUsers reports whether user-space addresses are symbolized.
-func (s *session) namesUsers() bool { return s.prints("ustack", "usym") }
+func namesUsers(m *manifest.Manifest) bool { return prints(m, "ustack", "usym") }
 
 // namesContainers reports whether cgroups are printed by name.
-func (s *session) namesContainers() bool {
-	return s.prints("cgroup_path") || (s.opts.Names || s.opts.Format.Metrics) && s.hasCgroupKey()
+func namesContainers(m *manifest.Manifest, o *Options) bool {
+	return prints(m, "cgroup_path") || (o.Names || o.Format.Metrics) && hasCgroupKey(m)
 }
 
 // hasCgroupKey reports whether keys of a map have IDs of cgroups.
-func (s *session) hasCgroupKey() bool {
-	return slices.ContainsFunc(s.manifest.Maps, func(m manifest.Map) bool {
-		return anyPart(m.Key, func(l *manifest.Layout) bool { return l.IDOf != "" })
+func hasCgroupKey(m *manifest.Manifest) bool {
+	return slices.ContainsFunc(m.Maps, func(x manifest.Map) bool {
+		return anyPart(x.Key, func(l *manifest.Layout) bool { return l.IDOf != "" })
 	})
 }
 
 // hasEvent reports whether the script has an event of a kind.
-func (s *session) hasEvent(kind string) bool {
-	for i := range s.manifest.Events {
-		if s.manifest.Events[i].Kind == kind {
+func hasEvent(m *manifest.Manifest, kind string) bool {
+	for i := range m.Events {
+		if m.Events[i].Kind == kind {
 			return true
 		}
 	}
@@ -75,17 +77,16 @@ func (s *session) hasEvent(kind string) bool {
 }
 
 // prints reports whether a map or an event of the script has a value of one of these kinds.
-func (s *session) prints(kinds ...string) bool {
+func prints(m *manifest.Manifest, kinds ...string) bool {
 	ofKind := func(l *manifest.Layout) bool { return slices.Contains(kinds, l.Kind) }
-	for i := range s.manifest.Maps {
-		m := &s.manifest.Maps[i]
-		if anyPart(m.Key, ofKind) || anyPart(m.Value, ofKind) {
+	for i := range m.Maps {
+		if x := &m.Maps[i]; anyPart(x.Key, ofKind) || anyPart(x.Value, ofKind) {
 			return true
 		}
 	}
-	for i := range s.manifest.Events {
-		for j := range s.manifest.Events[i].Fields {
-			if anyPart(&s.manifest.Events[i].Fields[j].Layout, ofKind) {
+	for i := range m.Events {
+		for j := range m.Events[i].Fields {
+			if anyPart(&m.Events[i].Fields[j].Layout, ofKind) {
 				return true
 			}
 		}
@@ -139,7 +140,7 @@ func eventsNeedAdmin() bool {
 // system() is permitted, its commands need the operator's capabilities, so all are kept. If they
 // cannot be dropped (a program with cgo), the run continues unchanged.
 func (s *session) dropPrivileges() {
-	if !s.opts.DropPrivileges || s.hasEvent("system") {
+	if !s.opts.DropPrivileges || hasEvent(s.manifest, "system") {
 		return
 	}
 	var have capabilities

@@ -12,33 +12,34 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/safefile"
+	"btc/loader/attach"
 	"btc/loader/symbols"
 )
 
-// watchProcesses records the memory mappings of processes if the script symbolizes their addresses,
+// recordMappings records the memory mappings of processes if the script symbolizes their addresses,
 // so that the addresses can be resolved after a process has exited. Mappings of processes that are
 // certainly traced are recorded immediately, those of others when they are first seen. If the
 // kernel refuses, only /proc is used.
-func (s *session) watchProcesses() {
-	if !slices.ContainsFunc(s.manifest.Events, func(e manifest.Event) bool { return e.Kind == "proc" }) {
+func (n *names) recordMappings(m *manifest.Manifest, pids []int, e *attach.Expansion, cpus []int) {
+	if !hasEvent(m, "proc") {
 		return
 	}
-	s.symbols().Watch, _ = symbols.NewWatch(s.host.Online)
-	for _, pid := range s.opts.PIDs {
-		s.symbols().Snapshot(uint32(pid))
+	n.symbols().Watch, _ = symbols.NewWatch(cpus)
+	for _, pid := range pids {
+		n.symbols().Snapshot(uint32(pid))
 	}
-	if len(s.opts.PIDs) > 0 {
+	if len(pids) > 0 {
 		return
 	}
 	files := map[string]bool{}
-	for i := range s.expansion.Plans {
-		for j := range s.expansion.Plans[i].Matches {
-			files[s.expansion.Plans[i].Matches[j].Path] = true
+	for i := range e.Plans {
+		for j := range e.Plans[i].Matches {
+			files[e.Plans[i].Matches[j].Path] = true
 		}
 	}
 	delete(files, "") // for probes that are not in files
 	for _, pid := range processesOf(slices.Collect(maps.Keys(files))) {
-		s.symbols().Snapshot(pid)
+		n.symbols().Snapshot(pid)
 	}
 }
 
@@ -72,14 +73,14 @@ func processesOf(files []string) []uint32 {
 }
 
 // referenced calls add for each process that has addresses in the script's maps.
-func (s *session) referenced(add func(tgid uint32)) {
-	for i := range s.manifest.Maps {
-		m := &s.manifest.Maps[i]
+func (t *mapTable) referenced(add func(tgid uint32)) {
+	for i := range t.manifest.Maps {
+		m := &t.manifest.Maps[i]
 		if m.Shape == "stack" || m.Shape == "intern" ||
 			!hasProcess(m.Key) && (m.Shape != "plain" || !hasProcess(m.Value)) {
 			continue
 		}
-		elems, err := s.maps.elements(m)
+		elems, err := t.elements(m)
 		if err != nil {
 			continue
 		}
@@ -124,6 +125,6 @@ func processesIn(l *manifest.Layout, b []byte, add func(tgid uint32)) {
 // afterwards does not.
 func (s *session) limitNames() {
 	if s.opts.OwnProcess {
-		s.symTable.End()
+		s.names.table.End()
 	}
 }

@@ -15,11 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -28,8 +25,6 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/attach"
-	"btc/loader/cgroup"
-	"btc/loader/containers"
 	"btc/loader/diag"
 	"btc/loader/filter"
 	"btc/loader/host"
@@ -39,9 +34,9 @@ import (
 	"btc/loader/permit"
 	"btc/loader/policy"
 	"btc/loader/resolve"
+	"btc/loader/run/budget"
 	"btc/loader/run/child"
 	"btc/loader/run/tty"
-	"btc/loader/symbols"
 )
 
 // Options are the user's options.
@@ -76,6 +71,8 @@ type Options struct {
 	Budget float64
 	// budgetWindow is the length of a budget window; 0: the default.
 	budgetWindow time.Duration
+	// memoryFrom says where MaxMemory is set, if the policy lowered it.
+	memoryFrom string
 	// Policy bounds the other options; nil: the policy of this host.
 	Policy    *policy.Policy
 	DryRun    bool          // load the programs, but do not attach or run them
@@ -115,83 +112,34 @@ type Options struct {
 	OwnProcess bool
 }
 
-// session is the state of a run.
+// session is a run. Its fields do the work, each for itself; session makes them and calls them in order.
 type session struct {
-	object   *object.Object
-	manifest *manifest.Manifest
 	opts     Options
+	manifest *manifest.Manifest
 
 	host      *host.Host
 	expansion *attach.Expansion
 	loaded    *load.Loaded
-	child     *child.Process
-	// memoryFrom says where MaxMemory is set, if the policy lowered it.
-	memoryFrom string
-	links      []io.Closer
-	freeing    sync.WaitGroup   // links still being freed after detach
-	watched    map[uint64][]int // links of watchpoints by address
-	attached   int              // attach sites
+	child     *child.Process // nil: no command
+	links     links
+	budget    *budget.Budget // nil: none
 
-	events *source
+	end      *ending
+	targets  targets
+	monitor  monitor
+	progress tty.Progress
+	msg      messages
+
+	reader reader
+	table  eventTable
+	names  names
+	maps   *mapTable
+	losses *lossCounter
 	// packets is nil if the script has no skboutput().
 	packets *packets
-	// printer, front and back write the output; nil before and after the run.
-	printer     *printer
+	// front and back write the output; nil before and after the run.
 	front, back *writer
-	maps        *mapTable
-	losses      *lossCounter
-
-	format   []*formatter // by event number
-	handlers []handler    // by event number
-	deferred []bool       // by event number: reports whether the printer handles it
-
-	// symTable is created before events are read if the script prints symbols; lookup is held
-	// during symbol lookups.
-	symTable *symbols.Table
-	lookup   sync.Mutex
-	cgroups  cgroup.Names
-	// groupNames are the names of containers' and pods' cgroups in messages, by directory. ended
-	// are those already reported as ended.
-	groupNames map[string]string
-	ended      map[string]bool
-	inside     []int            // one process per container
-	containers *containers.Host // for names in the output, valid once looked is true; nil: no containers
-	looked     bool
-	limited    rateLimits // rate limits of Manifest.Errors, by index
-
-	poller poller
-
-	filter  *filter.Filter
-	alarms  *alarms // nil: the targets are polled ten times a second
-	targets targets // the -p processes
-
-	snapshots snapshots
-	budget    *budget // nil: none
-
-	hotplug     *attach.Hotplug // nil: no probe is per CPU
-	hotplugNext time.Time
-
-	stopping chan struct{} // closed by the first external reason to stop
-	stopOnce sync.Once
-	rush     rush        // cancels operations that block the printer
-	overtime atomic.Bool // no more commands are started
-	live     atomic.Bool // the printer writes all messages
-	crashed  atomic.Bool // an internal error happened
-	// unwritten means that the last document could not be written.
-	unwritten atomic.Bool
-	peeked    uint64 // position up to which the ring buffer was searched for exit()
-
-	// startedOnly means that a begin program called exit(), so that nothing else was attached.
-	startedOnly bool
-	exited      bool   // an exit event was handled
-	shown       uint64 // events with output
-
-	screen   *tty.Screen // terminal of the live view; nil: no live view
-	progress tty.Progress
-	status   int
-	errors   int // run-time errors and errorf() of the current test
-	// unstarted is the number of commands that came too late to start; the printer counts them.
-	unstarted int
+	snapshots   snapshots
 }
 
 // ErrNoProbes means that no attach point of the script exists here.
@@ -199,36 +147,36 @@ type session struct {
 //lint:ignore ST1005 bpftrace's words
 var ErrNoProbes = errors.New("No probes to attach")
 
-// bound applies the host's policy to the options.
-func (s *session) bound() error {
-	if s.opts.Policy == nil {
+// applyPolicy applies the host's policy to the options.
+func (o *Options) applyPolicy() error {
+	if o.Policy == nil {
 		var err error
-		if s.opts.Policy, err = policy.Host(); err != nil {
+		if o.Policy, err = policy.Host(); err != nil {
 			return err
 		}
 	}
 	l := policy.Limits{
-		Allow: &s.opts.Allow, Budget: s.opts.Budget, MaxMemory: s.opts.MaxMemory, Timeout: s.opts.Timeout,
-		Command: s.opts.Command, Files: []string{s.opts.BTF, s.opts.Functions},
+		Allow: &o.Allow, Budget: o.Budget, MaxMemory: o.MaxMemory, Timeout: o.Timeout,
+		Command: o.Command, Files: []string{o.BTF, o.Functions},
 	}
-	if err := s.opts.Policy.Apply(&l); err != nil {
+	if err := o.Policy.Apply(&l); err != nil {
 		return err
 	}
-	if l.MaxMemory != s.opts.MaxMemory {
-		s.memoryFrom = s.opts.Policy.MemoryFrom()
+	if l.MaxMemory != o.MaxMemory {
+		o.memoryFrom = o.Policy.MemoryFrom()
 	}
-	s.opts.Budget, s.opts.MaxMemory, s.opts.Timeout = l.Budget, l.MaxMemory, l.Timeout
+	o.Budget, o.MaxMemory, o.Timeout = l.Budget, l.MaxMemory, l.Timeout
 	return nil
 }
 
 // prepare does everything that can fail without changing the kernel's state.
-func (s *session) prepare() error {
+func (s *session) prepare(o *object.Object) error {
 	m := s.manifest
-	if err := s.bound(); err != nil {
+	if err := s.opts.applyPolicy(); err != nil {
 		return err
 	}
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {
-		return fmt.Errorf("%s is compiled for %s, this machine is %s", s.object.Path, strings.Join(m.Arches, " and "),
+		return fmt.Errorf("%s is compiled for %s, this machine is %s", o.Path, strings.Join(m.Arches, " and "),
 			here)
 	}
 	if err := load.Environment(m, s.opts.Getenv); err != nil {
@@ -248,10 +196,10 @@ func (s *session) prepare() error {
 	if pos, err := manifest.FillTexts(m, values); err != nil {
 		return &diag.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
 	}
-	if err := s.opts.Policy.Object(s.object); err != nil {
+	if err := s.opts.Policy.Object(o); err != nil {
 		return err
 	}
-	if err := s.opts.Allow.Check(s.object); err != nil {
+	if err := s.opts.Allow.Check(o); err != nil {
 		return err
 	}
 	for _, p := range manifest.NotGiven(m, params) {
@@ -263,12 +211,13 @@ func (s *session) prepare() error {
 		if p.Pos.Line > 0 {
 			f.Chain = []manifest.Location{{Line: p.Pos.Line, Col: p.Pos.Col, EndCol: p.Pos.Col + len(p.Name)}}
 		}
-		s.warn(f.Message("WARNING"))
+		s.msg.warn(f.Message("WARNING"))
 	}
-	if err := s.findContainers(); err != nil {
+	if s.targets.groups, err = findGroups(&s.opts); err != nil {
 		return err
 	}
-	if s.filter, err = filter.New(s.filterOptions()); err != nil {
+	s.opts.Cgroups = s.targets.groups.cgroups
+	if s.targets.filter, err = filter.New(filter.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroups: s.opts.Cgroups}); err != nil {
 		return err
 	}
 	if err := host.CheckPrivileges(); err != nil {
@@ -279,7 +228,7 @@ func (s *session) prepare() error {
 	}
 	s.expansion, err = attach.Expand(s.host, m, attach.Options{
 		PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroup: len(s.opts.Cgroups) > 0,
-		Inside: s.inside, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions,
+		Inside: s.targets.groups.inside, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions,
 		Separate: s.opts.Budget > 0, Mode: s.opts.Mode,
 	})
 	if err != nil {
@@ -289,31 +238,29 @@ func (s *session) prepare() error {
 		return err
 	}
 	for _, w := range s.expansion.Warnings {
-		s.warn(w)
+		s.msg.warn(w)
 	}
-	if total, _ := s.expansion.Count(); total == 0 || s.opts.Mode != "" && !s.hasKind(s.opts.Mode) {
+	s.names.probes = s.expansion.Probes
+	if total, _ := s.expansion.Count(); total == 0 || s.opts.Mode != "" && !hasKind(s.expansion, s.opts.Mode) {
 		return s.errNone()
 	}
-	if err := s.openBudget(); err != nil {
-		return err
+	if s.opts.Budget > 0 && s.opts.Mode == "" {
+		if s.budget, err = budget.Open(s.opts.Budget, s.opts.budgetWindow); err != nil {
+			return err
+		}
 	}
 	if s.opts.Command != "" && !s.opts.DryRun {
 		if s.child, err = child.Start(s.opts.Command); err != nil {
 			return err
 		}
 	}
-	return s.load(values)
+	return s.load(o, values)
 }
 
-// filterOptions returns the filter that selects events by process and cgroup.
-func (s *session) filterOptions() filter.Options {
-	return filter.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroups: s.opts.Cgroups}
-}
-
-func (s *session) load(values map[string][]byte) error {
-	s.warnLarge()
+func (s *session) load(o *object.Object, values map[string][]byte) error {
+	warnLarge(o, s.host.Possible, &s.msg)
 	opts := load.Options{
-		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.memoryFrom, Filter: s.filter,
+		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.opts.memoryFrom, Filter: s.targets.filter,
 		LongLoops: s.opts.Allow.Has(permit.LongLoops),
 	}
 	if s.child != nil {
@@ -322,10 +269,10 @@ func (s *session) load(values map[string][]byte) error {
 	if s.opts.Verbose {
 		// Level 2, because the level 1 log of an accepted program is empty.
 		opts.LogLevel = int(ebpf.LogLevelInstruction | ebpf.LogLevelStats)
-		opts.Log = func(program, text string) { fmt.Fprintf(s.opts.Err, "loaded %s\n%s", program, text) }
+		opts.Log = func(program, text string) { fmt.Fprintf(s.msg.err, "loaded %s\n%s", program, text) }
 	}
 	var err error
-	s.loaded, err = load.Load(s.object, s.expansion, s.host, opts)
+	s.loaded, err = load.Load(o, s.expansion, s.host, opts)
 	s.expansion.Close()
 	if err != nil {
 		return err
@@ -333,25 +280,27 @@ func (s *session) load(values map[string][]byte) error {
 	if s.maps, err = newMapTable(s.manifest, s.loaded, s.host); err != nil {
 		return err
 	}
+	s.names.maps = s.maps
 	s.losses = newLossCounter(s)
 	if v := s.loaded.Variables["asleep"]; v != nil {
 		if err := v.Set(awake); err != nil {
 			return fmt.Errorf("the object's variable asleep: %w", err)
 		}
-		s.poller.asleep = v
+		s.reader.poller.asleep = v
 	}
 	if s.loaded.Maps[s.manifest.MapSymbol("events")] == nil {
-		s.poller.asleep = noEvents{}
+		s.reader.poller.asleep = noEvents{}
 	}
-	s.format, s.handlers, s.deferred = formatters(s.manifest), handlersOf(s.manifest), deferredEvents(s.manifest)
-	if s.events, err = openSource(s.loaded.Maps[s.manifest.MapSymbol("events")]); err != nil || s.opts.DryRun {
+	s.table = newEventTable(s.manifest)
+	if s.reader.events, err = openSource(s.loaded.Maps[s.manifest.MapSymbol("events")]); err != nil || s.opts.DryRun {
 		return err
 	}
-	if s.prints("kstack", "ksym", "ustack", "usym") || s.hasEvent("proc") {
-		s.symbols()
+	s.end.wake = s.reader.events.wake
+	if prints(s.manifest, "kstack", "ksym", "ustack", "usym") || hasEvent(s.manifest, "proc") {
+		s.names.symbols()
 	}
-	if s.namesContainers() {
-		s.cgroups.Load()
+	if namesContainers(s.manifest, &s.opts) {
+		s.names.cgroups.Load()
 	}
 	s.startPrinter()
 	s.packets, err = openPackets(s, s.loaded.Maps[s.manifest.MapSymbol("packets")])
@@ -360,29 +309,29 @@ func (s *session) load(values map[string][]byte) error {
 
 // start runs the begin programs and attaches the others.
 func (s *session) start() error {
-	s.watchProcesses()
+	s.names.recordMappings(s.manifest, s.opts.PIDs, s.expansion, s.host.Online)
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
 	}
-	if s.opts.Mode == "" && s.exitPending() {
+	if s.opts.Mode == "" && s.reader.exitPending() {
 		// The event loop handles the events of begin up to the exit, and ends.
-		s.startedOnly = true
-		s.attached, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
+		s.end.early = true
+		s.links.sites, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
 		return nil
 	}
 	aopts := attach.Options{
 		PIDs:   s.opts.PIDs,
 		Follow: s.opts.FollowForks,
 		Cgroup: len(s.opts.Cgroups) > 0,
-		Inside: s.inside,
+		Inside: s.targets.groups.inside,
 		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
-		Stop:   s.stopping,
+		Stop:   s.end.stopping,
 		PinDir: s.opts.Allow.PinDir,
 	}
 	if s.child != nil {
 		aopts.Child = s.child.PID
 	}
-	if err := s.filter.Follow(aopts.Child); err != nil {
+	if err := s.targets.filter.Follow(aopts.Child); err != nil {
 		return err
 	}
 	virtual := 0
@@ -397,18 +346,17 @@ func (s *session) start() error {
 	total, _ := s.expansion.Count()
 	aopts.Made = s.progress.Step("attaching", total)
 	for _, i := range s.expansion.Order() {
-		if s.interrupted() { // attaching many probes takes long
+		if s.end.interrupted() { // attaching many probes takes long
 			break
 		}
 		plan := &s.expansion.Plans[i]
 		made, err := attach.Attach(plan, s.loaded.Programs[i], aopts, s.host)
-		from := len(s.links)
-		s.links = append(s.links, made.Links...)
-		s.addToBudget(plan, s.loaded.Programs[i], from)
+		added := s.links.add(made.Links)
+		s.budget.Add(plan.Prog, s.loaded.Programs[i].Of, added)
 		if plan.Prog.Kind == probe.Watchpoint {
-			s.watch(plan.Prog.Attach.Addr, len(made.Links))
+			s.links.watch(plan.Prog.Attach.Addr, added)
 		}
-		s.attached += made.Probes(plan)
+		s.links.sites += made.Probes(plan)
 		s.warnRefused(plan, made.Refused)
 		if err == nil {
 			kept[plan.Prog.Clause] = true
@@ -423,7 +371,7 @@ func (s *session) start() error {
 			return fatal
 		}
 		if warning != "" {
-			s.warn(warning)
+			s.msg.warn(warning)
 		}
 		if !isAbsent {
 			kept[plan.Prog.Clause] = true
@@ -435,21 +383,11 @@ func (s *session) start() error {
 	if err := s.withoutProbes(absent, kept); err != nil {
 		return err
 	}
-	if s.attached == 0 && failed && virtual == 0 {
+	if s.links.sites == 0 && failed && virtual == 0 {
 		return s.errNone()
 	}
-	s.attached += virtual
+	s.links.sites += virtual
 	return nil
-}
-
-// exitPending reports whether the ring buffer has an exit. The programs of begin run on the calling
-// thread, so their records are finished.
-func (s *session) exitPending() (found bool) {
-	s.events.peek(0, func(record []byte) bool {
-		found = s.isExit(record)
-		return !found
-	})
-	return found
 }
 
 // warnRefused reports which functions of a pattern could not be probed.
@@ -465,7 +403,7 @@ func (s *session) warnRefused(plan *resolve.Plan, refused []string) {
 		text += ", ..."
 	}
 	f := &diag.Error{Script: &s.manifest.Script, Pos: plan.Prog.Pos, Text: text}
-	fmt.Fprintln(s.opts.Err, f.Warning())
+	fmt.Fprintln(s.msg.err, f.Warning())
 }
 
 // withoutProbes handles clauses whose attach points are all absent.
@@ -477,7 +415,7 @@ func (s *session) withoutProbes(absent []*manifest.Program, kept map[int]bool) e
 		f := &diag.Error{Script: &s.manifest.Script, Pos: p.Pos, Text: resolve.RemovedProbe}
 		switch p.Attach.Missing {
 		case "warn":
-			s.warnOf(f)
+			s.msg.warnOf(f)
 		case "ignore":
 		default:
 			f.Text = resolve.NoAttachPoints
@@ -508,18 +446,18 @@ func (s *session) runVirtual(kind string) error {
 
 func (s *session) announce() {
 	if !s.opts.Quiet {
-		s.front.sink.Attached(s.attached)
+		s.front.sink.Attached(s.links.sites)
 	}
-	if s.opts.Hint != nil && len(s.links) > 0 {
+	if s.opts.Hint != nil && len(s.links.all) > 0 {
 		s.opts.Hint(s.howToEnd())
 	}
-	s.live.Store(true)
+	s.msg.live.Store(true)
 }
 
 // resumeChild starts the command of -c, unless begin has ended the run. The run ends when the
 // command exits.
 func (s *session) resumeChild() error {
-	if s.child == nil || s.startedOnly {
+	if s.child == nil || s.end.early {
 		return nil
 	}
 	if err := s.child.Resume(); err != nil {
@@ -527,253 +465,103 @@ func (s *session) resumeChild() error {
 	}
 	go func() {
 		s.child.Wait()
-		s.endedFirst()
+		s.targets.endedFirst()
 	}()
 	return nil
 }
 
-// stop ends the event loop; any goroutine may call it.
-func (s *session) stop() {
-	s.stopOnce.Do(func() {
-		close(s.stopping)
-		if s.events != nil {
-			s.events.wake()
-		}
-	})
-}
-
-func (s *session) stopped() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return s.exited
-	}
-}
-
 // loop handles events until something ends the run.
 func (s *session) loop() error {
-	defer s.startTimeout()()
-	if !s.startedOnly {
-		if any, err := s.readIterators(); any || err != nil {
+	defer s.end.after(s.opts.Timeout)()
+	if !s.end.early {
+		if any, err := s.reader.readIterators(); any || err != nil {
 			return err
 		}
 	}
-	s.setAlarms()
-	s.startSnapshots()
-	s.startBudget()
+	wake := s.reader.events.wake
+	s.monitor.start(&s.links, s.host.Online, s.names.watch().FDs(), wake)
+	s.snapshots.start(s.opts.Every, s.opts.Format.Document, wake)
+	s.budget.Start(budget.Actions{Wake: wake, Detach: s.links.detachSome, Report: s.reportDetached, End: func(why string) {
+		s.msg.line(why)
+		s.end.stop()
+	}})
 	// The begin and end programs run on the main thread, to which this goroutine is locked. The
 	// event reader is not locked to a thread, so that its waits are those of the Go scheduler.
 	done := make(chan error)
-	go func() { done <- s.readEvents() }()
+	go func() { done <- s.reader.readEvents() }()
 	return <-done
 }
 
-// readEvents handles events as they come.
-func (s *session) readEvents() error {
-	// With GOMAXPROCS 1, a wait begins and ends on one thread. With more, the runtime wakes other
-	// threads to look for work, which costs several times as much.
-	if s.opts.OwnProcess {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	}
-	onlyVirtual := len(s.links) == 0 && !s.hasKind(probe.Self)
-	handled := 0 // since the last wait
-	flushed := time.Now()
-	for !s.stopped() && !s.printer.failed.Load() { // finish reports the failure
-		n := s.batch()
-		handled += n
-		if n < tickEvents || time.Since(flushed) >= longRest { // also when events arrive without a pause
-			s.front.Out.Idle()
-			flushed = time.Now()
-		}
-		s.tick()
-		if n == tickEvents || s.stopped() {
-			continue
-		}
-		if err := s.poller.wait(s.events, handled, s.watches()); err != nil {
-			return err
-		}
-		handled = 0
-		if s.events.waiting() {
-			continue
-		}
-		if onlyVirtual {
-			s.child.Linger()
-			return nil
-		}
-		if s.targets.unwatched && !s.targetsRun() {
-			return nil
-		}
-	}
-	if !s.exited && s.snapshots.requested.Load() { // requested just before the end
-		s.snapshot(time.Now())
-	}
-	return nil
-}
-
-// batch handles up to tickEvents records and returns their number. It handles none while the
-// printer has no room for their output.
-func (s *session) batch() (n int) {
-	defer s.recoverPanic()
-	for n < tickEvents && !s.stopped() && s.awaitRoom(true) {
-		record := s.events.next()
-		if record == nil {
-			return n
-		}
-		n++
-		s.handle(record)
-	}
-	return n
-}
-
-// recoverPanic, when deferred, turns a panic into an error of the current event.
-func (s *session) recoverPanic() {
-	if x := recover(); x != nil {
-		pos := manifest.Pos{}
-		if e := s.front.event.Event; e != nil {
-			pos = e.Pos
-		}
-		s.internalError(pos, fmt.Errorf("internal error: %v", x))
-	}
-}
-
-// awaitRoom waits while the printer has a backlog (backpressure). It acts at once on an exit() that
-// arrives in the ring buffer in the meantime. It reports whether there is room; with stoppable it does
-// not wait if the run is about to end.
-func (s *session) awaitRoom(stoppable bool) bool {
-	for s.printer.full() && !s.printer.failed.Load() {
-		if stoppable && s.interrupted() {
-			return false
-		}
-		s.front.Out.Idle()
-		s.peeked = s.events.peek(s.peeked, func(record []byte) bool {
-			if s.isExit(record) {
-				s.detach()
-			}
-			return true
-		})
-		s.printer.starved.Store(true)
-		if s.printer.full() {
-			s.events.pause(longRest)
-			s.tick()
-		}
-	}
-	return true
-}
-
-// watches reports whether the run must poll something besides events and losses.
-func (s *session) watches() bool {
-	return s.alarms == nil && (len(s.opts.PIDs) > 0 || s.symTable != nil && s.symTable.Watch != nil)
-}
-
-// tickEvents is the number of consecutive events after which the run checks for other due work.
-const tickEvents = 1024
-
 // tick reports lost events and suppressed messages that are due.
 func (s *session) tick() {
-	if s.symTable != nil {
-		s.symTable.Poll()
-	}
+	s.names.poll()
 	s.losses.check(false)
-	s.reportSuppressed(false)
+	s.losses.suppressed(false)
 	now := time.Now()
 	s.snapshot(now)
-	s.checkBudget(now)
-	if now.After(s.hotplugNext) {
-		s.hotplugNext = now.Add(hotplugInterval)
-		s.checkCgroups()
-		if err := s.hotplug.Check(); err != nil {
-			s.warn("WARNING: " + err.Error())
-		}
+	s.budget.Check(now)
+	if err := s.monitor.check(now); err != nil {
+		s.msg.warn("WARNING: " + err.Error())
 	}
 }
 
-// hotplugInterval is how often the run checks for CPUs that came online or went offline, and for
-// removed cgroups.
-const hotplugInterval = time.Second
+// reportDetached reports the probes that the budget has detached.
+func (s *session) reportDetached(all []*output.Detachment) {
+	for _, d := range all {
+		s.front.sink.Detached(d)
+	}
+	s.front.Out.Idle()
+}
 
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
-	s.front.later(0, manifest.Pos{}, func(*writer) { s.screen.Leave() })
-	s.detach()
+	s.front.later(0, manifest.Pos{}, func(*writer) { s.msg.screen.Leave() })
+	s.links.detach()
 	s.limitNames()
 	if s.child != nil {
 		s.child.Kill()
 	}
 	s.packets.finish()
-	if !s.exited {
-		time.AfterFunc(commandTime, func() { s.overtime.Store(true) })
+	if !s.end.exited {
+		s.end.limitCommands(false)
 	}
-	endErr := s.end()
+	endErr := s.reader.runEnd()
 	s.losses.check(true)
-	s.reportSuppressed(true)
+	s.losses.suppressed(true)
 	s.printMaps()
 	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}
-	if s.unstarted > 0 {
-		s.warn(
+	if s.end.unstarted > 0 {
+		s.msg.warn(
 			fmt.Sprintf("WARNING: the run ended before %d queued commands of system() were started: they are skipped",
-				s.unstarted),
+				s.end.unstarted),
 		)
 	}
-	if (s.crashed.Load() || s.unwritten.Load()) && s.status == 0 {
-		s.status = 1
+	if (s.msg.crashed.Load() || s.end.unwritten.Load()) && s.end.status == 0 {
+		s.end.status = 1
 	}
-	return s.status, endErr
-}
-
-// watch records that the last n links belong to a watchpoint at an address.
-func (s *session) watch(addr uint64, n int) {
-	if s.watched == nil {
-		s.watched = map[uint64][]int{}
-	}
-	for i := len(s.links) - n; i < len(s.links); i++ {
-		s.watched[addr] = append(s.watched[addr], i)
-	}
-}
-
-// unwatch removes the watchpoints at an address.
-func (s *session) unwatch(addr uint64) {
-	for _, i := range s.watched[addr] {
-		if i < len(s.links) { // nothing has been detached yet
-			s.links[i].Close()
-			s.links[i] = ended{}
-		}
-	}
-	delete(s.watched, addr)
-}
-
-// ended replaces a link that was closed before the end of the run.
-type ended struct{}
-
-func (ended) Close() error { return nil }
-
-// detach detaches the programs. The kernel may take long to free them; that happens in the
-// background, while the end programs run and the maps are printed.
-func (s *session) detach() {
-	s.freeing.Go(attach.Detach(s.links))
-	s.links = nil
+	return s.end.status, endErr
 }
 
 func (s *session) close() {
 	s.stopPrinter()
-	s.detach()
-	s.freeing.Wait()
+	s.links.detach()
+	s.links.free()
 	if s.child != nil {
 		s.child.Kill()
 	}
 	s.progress.Stop()
 	s.packets.close()
-	s.closeAlarms()
-	s.budget.close()
-	if s.events != nil {
-		s.events.close()
+	s.monitor.close()
+	s.budget.Close()
+	if s.reader.events != nil {
+		s.reader.events.close()
 	}
-	s.symTable.Close()
+	s.names.table.Close()
 	s.expansion.Close()
 	s.expansion.CloseFiles()
-	s.filter.Close()
+	s.targets.filter.Close()
 	if s.loaded != nil {
 		s.loaded.Close()
 	}

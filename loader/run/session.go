@@ -4,7 +4,6 @@ package run
 
 import (
 	"io"
-	"time"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -24,13 +23,7 @@ type Session struct{ s *session }
 // Load checks the object against the options and this host, and loads its programs. It does not run
 // or attach anything.
 func Load(o *object.Object, opts Options) (*Session, error) {
-	s := &session{
-		object:   o,
-		manifest: o.Manifest,
-		opts:     opts,
-		stopping: make(chan struct{}),
-		rush:     rush{c: make(chan struct{})},
-	}
+	s := &session{manifest: o.Manifest, opts: opts, end: newEnding()}
 	if s.opts.Out == nil {
 		s.opts.Out = io.Discard
 	}
@@ -41,21 +34,29 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 		s.opts.Format = &output.Text
 	}
 	if s.opts.Live {
-		s.screen = tty.New(s.opts.Out)
-		s.opts.Out, s.opts.Err = s.screen, s.screen.Messages(s.opts.Err)
+		s.msg.screen = tty.New(s.opts.Out)
+		s.opts.Out, s.opts.Err = s.msg.screen, s.msg.screen.Messages(s.opts.Err)
 	}
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
-	s.cgroups.Container = s.containerOf
+	s.connect()
 	s.progress.Start(s.opts.Progress)
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(o); err != nil {
 		s.progress.Stop()
 		err = s.orEnded(err)
 		s.close()
 		return nil, err
 	}
 	return &Session{s}, nil
+}
+
+// connect tells the parts of a session which others they use.
+func (s *session) connect() {
+	s.msg.script, s.msg.err, s.msg.muted, s.msg.paint = &s.manifest.Script, s.opts.Err, s.opts.NoWarnings, s.opts.PaintWarning
+	s.names.warn, s.names.demangle, s.names.cgroups.Container = s.msg.warn, s.manifest.Config.CppDemangle, s.names.container
+	s.targets.pids, s.targets.end, s.targets.warn = s.opts.PIDs, s.end, s.msg.warn
+	s.monitor.targets, s.reader.session = &s.targets, s
 }
 
 // Attach runs the begin programs, attaches the others, and resumes the command of Options.
@@ -73,8 +74,8 @@ func (x *Session) Attach() error {
 	}
 	// A probe that sees the whole system may have called exit() by now. Stopping all threads below takes milliseconds, in
 	// which it would go on counting.
-	if s.hasEvent("exit") && s.exitAhead() {
-		s.detach()
+	if hasEvent(s.manifest, "exit") && s.reader.exitAhead() {
+		s.links.detach()
 	}
 	s.dropPrivileges()
 	s.progress.Stop()
@@ -87,9 +88,9 @@ func (x *Session) Attach() error {
 func (x *Session) Serve() error {
 	switch x.s.opts.Mode {
 	case probe.Test:
-		return x.s.runTests()
+		return (&trials{x.s}).runTests()
 	case probe.Bench:
-		return x.s.runBenchmarks()
+		return (&trials{x.s}).runBenchmarks()
 	}
 	return x.s.loop()
 }
@@ -105,27 +106,28 @@ func (x *Session) Close() { x.s.close() }
 // have another second to finish.
 func (x *Session) Stop() {
 	s := x.s
-	s.stop()
+	s.end.stop()
 	s.limitNames()
-	time.AfterFunc(commandTime, func() {
-		s.overtime.Store(true)
-		s.rush.now()
-	})
+	s.end.limitCommands(true)
 }
 
-// Snapshot prints the maps as they are now; the run continues. Any goroutine may call it.
-func (x *Session) Snapshot() { x.s.showNow() }
+// Snapshot prints the maps as they are now; the run continues. Any goroutine may call it. The event reader does it as
+// soon as it can.
+func (x *Session) Snapshot() {
+	x.s.snapshots.requested.Store(true)
+	x.s.reader.events.wake()
+}
 
 // Abandon restores the terminal if a run is not ended properly.
-func (x *Session) Abandon() { x.s.screen.Leave() }
+func (x *Session) Abandon() { x.s.msg.screen.Leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
-func (x *Session) HasSelf() bool { return x.s.hasKind(probe.Self) }
+func (x *Session) HasSelf() bool { return hasKind(x.s.expansion, probe.Self) }
 
 // RunSelf runs the self programs.
 func (x *Session) RunSelf() {
 	if err := x.s.runVirtual(probe.Self); err != nil {
-		x.s.logLine(err.Error())
+		x.s.msg.line(err.Error())
 	}
 }
 
@@ -149,4 +151,4 @@ func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.ma
 func (x *Session) Losses() []uint64 { return x.s.losses.read() }
 
 // Attached returns how many attach points are attached.
-func (x *Session) Attached() int { return x.s.attached }
+func (x *Session) Attached() int { return x.s.links.sites }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -24,27 +23,13 @@ import (
 // maxCatBytes is the default limit of cat().
 const maxCatBytes = 10240
 
-// commandTime is how long after the end of a run queued commands of system() are still started. A
-// script that runs one at each context switch leaves thousands in the queue, and the user who ended
-// the run waits for them. It is also how long a running command may still take, and how long cat()
-// may block.
-const commandTime = time.Second
-
-// rush cancels operations that block the printer.
-type rush struct {
-	once sync.Once
-	c    chan struct{}
-}
-
-func (r *rush) now() { r.once.Do(func() { close(r.c) }) }
-
 // hurry is closed when running operations must end. Operations of the end programs have a time
 // limit of their own.
 func (s *writer) hurry() <-chan struct{} {
 	if s.ending {
 		return nil
 	}
-	return s.rush.c
+	return s.end.hurry
 }
 
 var errRushed = errors.New("ended with the run")
@@ -58,7 +43,7 @@ func (s *writer) onCat(e *format.Event) {
 	name := string(s.printf(e))
 	failed := func(what string, err error) {
 		s.Out.Idle()
-		fmt.Fprintf(s.opts.Err, "ERROR: failed to %s file '%s' (%s)\n", what, name, cause(err))
+		fmt.Fprintf(s.msg.err, "ERROR: failed to %s file '%s' (%s)\n", what, name, cause(err))
 	}
 	type opened struct {
 		f   *os.File
@@ -109,13 +94,13 @@ const maxHeld = 1 << 20
 // stderr, follows what has been printed so far. If the command fails, the output is part of the
 // error: bpftrace does not print it.
 func (s *writer) onSystem(e *format.Event) {
-	if s.overtime.Load() && !s.ending {
-		s.unstarted++
+	if s.end.overtime.Load() && !s.ending {
+		s.end.unstarted++
 		return
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		s.complain(e.Pos, err)
+		s.msg.complain(e.Pos, err)
 		return
 	}
 	defer r.Close()
@@ -125,7 +110,7 @@ func (s *writer) onSystem(e *format.Event) {
 	})
 	w.Close()
 	if err != nil {
-		s.complain(e.Pos, err)
+		s.msg.complain(e.Pos, err)
 		return
 	}
 	var held []byte
@@ -150,7 +135,7 @@ func (s *writer) onSystem(e *format.Event) {
 			held = append(held, '\n')
 		}
 		s.Out.Idle()
-		fmt.Fprintf(s.opts.Err, "%sERROR: %s\n", string(held), commandFailure(state))
+		fmt.Fprintf(s.msg.err, "%sERROR: %s\n", string(held), commandFailure(state))
 		return
 	}
 	s.sink.Piece(e, held, first, true)

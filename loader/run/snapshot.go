@@ -3,7 +3,6 @@
 package run
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 // snapshots shows all maps at an interval (Options.Every), without the script asking for it.
 type snapshots struct {
+	every     time.Duration
 	next      time.Time
 	timer     *time.Timer // wakes the event reader
 	pending   atomic.Bool // a snapshot is being written
@@ -22,40 +22,44 @@ type snapshots struct {
 	told      time.Time   // when it was last reported that a document could not be written
 }
 
-// startSnapshots schedules the first snapshot. Formats whose file is read by others start at once,
-// so that readers see that the run has begun.
-func (s *session) startSnapshots() {
-	if s.opts.Every <= 0 {
+// start schedules the first snapshot, and calls wake when one is due. Formats whose file is read by others (documents)
+// start at once, so that readers see that the run has begun.
+func (c *snapshots) start(every time.Duration, document bool, wake func()) {
+	if every <= 0 {
 		return
 	}
-	s.snapshots.next = time.Now()
-	if !s.opts.Format.Document {
-		s.snapshots.next = s.snapshots.next.Add(s.opts.Every)
+	c.every, c.next = every, time.Now()
+	if !document {
+		c.next = c.next.Add(every)
 	}
-	s.snapshots.timer = time.AfterFunc(time.Until(s.snapshots.next), s.events.wake)
+	c.timer = time.AfterFunc(time.Until(c.next), wake)
+}
+
+// due reports whether a snapshot is due or was requested. Snapshots that could not be shown in time are skipped; the
+// next one is at the next multiple of the interval.
+func (c *snapshots) due(now time.Time) bool {
+	requested := c.requested.Load() && c.requested.Swap(false)
+	if c.timer == nil || now.Before(c.next) {
+		return requested
+	}
+	c.next = c.next.Add(now.Sub(c.next).Truncate(c.every) + c.every)
+	c.timer.Reset(c.next.Sub(now))
+	return true
 }
 
 // snapshot shows the maps when they are due. They are read here, on the event reader, which also
 // clears maps; the printer formats and writes them.
 func (s *session) snapshot(now time.Time) {
 	c := &s.snapshots
-	requested := c.requested.Load() && c.requested.Swap(false)
-	due := c.timer != nil && !now.Before(c.next)
-	if !due && !requested {
+	if !c.due(now) {
 		return
-	}
-	if due {
-		// Snapshots that could not be shown in time are skipped; the next one is at the next
-		// multiple of the interval.
-		c.next = c.next.Add(now.Sub(c.next).Truncate(s.opts.Every) + s.opts.Every)
-		c.timer.Reset(c.next.Sub(now))
 	}
 	if c.pending.Swap(true) {
 		c.skipped++
 		return
 	}
 	if c.skipped > 0 {
-		s.warn(fmt.Sprintf("WARNING: slow output: %d snapshots were skipped", c.skipped))
+		s.msg.warn(fmt.Sprintf("WARNING: slow output: %d snapshots were skipped", c.skipped))
 		c.skipped = 0
 	}
 	var all []*output.Map
@@ -63,15 +67,15 @@ func (s *session) snapshot(now time.Time) {
 	for _, m := range s.maps.scripts() {
 		elems, err := s.maps.elements(m)
 		if err != nil {
-			s.complain(m.Pos, err)
+			s.msg.complain(m.Pos, err)
 			continue
 		}
-		all = append(all, &output.Map{Map: m, Elements: elems, Top: s.top(0, 0)})
+		all = append(all, &output.Map{Map: m, Elements: elems, Top: s.opts.top(0, 0)})
 		size += len(elems) * (m.KeySize + 8*m.ValueSize)
 	}
 	s.front.later(size, manifest.Pos{}, func(w *writer) {
 		defer c.pending.Store(false)
-		if s.screen != nil {
+		if s.msg.screen != nil {
 			w.liveView(all)
 			return
 		}
@@ -82,12 +86,6 @@ func (s *session) snapshot(now time.Time) {
 		})
 		w.endDocument(false)
 	})
-}
-
-// showNow requests a snapshot, which the event reader makes as soon as it can.
-func (s *session) showNow() {
-	s.snapshots.requested.Store(true)
-	s.events.wake()
 }
 
 // documentInterval is the minimum time between two reports of documents that could not be written.
@@ -106,33 +104,10 @@ func (w *writer) endDocument(last bool) {
 		return
 	}
 	if last {
-		w.unwritten.Store(true)
+		w.end.unwritten.Store(true)
 	}
 	if now := time.Now(); last || now.Sub(w.snapshots.told) >= documentInterval {
 		w.snapshots.told = now
-		w.warn("WARNING: " + err.Error())
+		w.msg.warn("WARNING: " + err.Error())
 	}
-}
-
-// lossCounts returns the losses since the start by cause, in manifest order.
-func (s *session) lossCounts() []output.Loss {
-	counters := make([]byte, 8*len(s.manifest.Losses))
-	v := s.loaded.Variables["lost"]
-	if len(counters) == 0 || v == nil || v.Get(counters) != nil {
-		return nil
-	}
-	var out []output.Loss
-	at := map[string]int{}
-	for i := range s.manifest.Losses {
-		cause := s.manifest.Losses[i].Kind
-		if cause == "unused" {
-			continue
-		}
-		if _, ok := at[cause]; !ok {
-			at[cause] = len(out)
-			out = append(out, output.Loss{Cause: cause})
-		}
-		out[at[cause]].N += binary.NativeEndian.Uint64(counters[8*i:])
-	}
-	return out
 }

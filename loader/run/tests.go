@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/probe"
+	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/output"
 	"btc/loader/resolve"
@@ -55,17 +56,20 @@ type trial struct {
 }
 
 // hasKind reports whether programs of a kind take part in the run.
-func (s *session) hasKind(kind string) bool {
-	for i := range s.expansion.Plans {
-		if s.expansion.Plans[i].Prog.Kind == kind {
+func hasKind(e *attach.Expansion, kind string) bool {
+	for i := range e.Plans {
+		if e.Plans[i].Prog.Kind == kind {
 			return true
 		}
 	}
 	return false
 }
 
-// trials lists the programs of the mode.
-func (s *session) trials() []*trial {
+// trials runs the programs of the mode.
+type trials struct{ *session }
+
+// list lists the programs.
+func (s *trials) list() []*trial {
 	var all []*trial
 	for i := range s.expansion.Plans {
 		if p := &s.expansion.Plans[i]; p.Prog.Kind == s.opts.Mode {
@@ -75,8 +79,8 @@ func (s *session) trials() []*trial {
 	return all
 }
 
-// names returns the names of the trials.
-func names(all []*trial) []string {
+// trialNames returns the names of the trials.
+func trialNames(all []*trial) []string {
 	var names []string
 	for _, t := range all {
 		names = append(names, t.name)
@@ -85,16 +89,16 @@ func names(all []*trial) []string {
 }
 
 // run runs the program n times and then handles the records that it sent.
-func (s *session) run(t *trial, times int) error {
+func (s *trials) run(t *trial, times int) error {
 	var text bytes.Buffer
-	opts, kept, front, back := s.opts, s.printer, s.front, s.back
-	s.opts.Format, s.opts.Out, s.opts.Err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
+	opts, errOut, kept, front, back := s.opts, s.msg.err, s.msg.printer, s.front, s.back
+	s.opts.Format, s.opts.Out, s.msg.err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
 	s.startPrinter()
 	defer func() {
 		s.stopPrinter()
-		s.opts, s.printer, s.front, s.back = opts, kept, front, back
+		s.opts, s.msg.err, s.msg.printer, s.front, s.back = opts, errOut, kept, front, back
 	}()
-	s.errors = 0
+	s.end.errors = 0
 	var err error
 	if t.result, t.took, err = t.prog.Benchmark(packet, times, nil); err != nil {
 		return &diag.Error{
@@ -104,20 +108,20 @@ func (s *session) run(t *trial, times int) error {
 			Cause:  err,
 		}
 	}
-	for !s.exited {
-		record := s.events.next()
+	for !s.end.exited {
+		record := s.reader.events.next()
 		if record == nil {
 			break
 		}
-		s.awaitRoom(false)
-		s.handleOne(record)
+		s.reader.awaitRoom(false)
+		s.reader.handleOne(record)
 	}
 	s.losses.checkLoops(true)
-	if s.exited { // queued after exit()
-		s.events.discard()
+	if s.end.exited { // queued after exit()
+		s.reader.events.discard()
 	}
-	t.passed = t.result == 0 && s.status == 0 && s.errors == 0
-	s.exited, s.status = false, 0
+	t.passed = t.result == 0 && s.end.status == 0 && s.end.errors == 0
+	s.end.exited, s.end.status = false, 0
 	if err := s.stopPrinter(); err != nil {
 		return err
 	}
@@ -126,12 +130,12 @@ func (s *session) run(t *trial, times int) error {
 }
 
 // runTests runs each test once. If one fails, the status of the run is 1.
-func (s *session) runTests() error {
-	all := s.trials()
+func (s *trials) runTests() error {
+	all := s.list()
 	failed := false
-	s.front.sink.BeginTrials(s.opts.Mode, names(all))
+	s.front.sink.BeginTrials(s.opts.Mode, trialNames(all))
 	for _, t := range all {
-		if s.stopped() {
+		if s.end.stopped() {
 			break
 		}
 		if err := s.run(t, 1); err != nil {
@@ -143,13 +147,13 @@ func (s *session) runTests() error {
 	}
 	s.front.sink.EndTrials()
 	if failed {
-		s.status = 1
+		s.end.status = 1
 	}
 	return nil
 }
 
 // report prints the result of a trial.
-func (s *session) report(t *trial, times int) {
+func (s *trials) report(t *trial, times int) {
 	s.front.sink.Trial(&output.Trial{
 		Name: t.name, Mode: s.opts.Mode, Passed: t.passed, Took: t.took, Iterations: times,
 		Output: t.output,
@@ -161,12 +165,12 @@ const enough = time.Millisecond
 
 // runBenchmarks runs each benchmark until its time is precise enough. It skips a benchmark that
 // returns anything but 0. If one reports errors, the status of the run is 1.
-func (s *session) runBenchmarks() error {
-	all := s.trials()
-	s.front.sink.BeginTrials(s.opts.Mode, names(all))
+func (s *trials) runBenchmarks() error {
+	all := s.list()
+	s.front.sink.BeginTrials(s.opts.Mode, trialNames(all))
 	for _, t := range all {
 		times := 1
-		for !s.stopped() {
+		for !s.end.stopped() {
 			if err := s.run(t, times); err != nil {
 				return err
 			}
@@ -179,7 +183,7 @@ func (s *session) runBenchmarks() error {
 				s.report(t, times)
 			} else if t.result == 0 {
 				s.front.message(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name))
-				s.status = 1
+				s.end.status = 1
 			}
 			s.front.Out.Idle()
 			break

@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"time"
 
+	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/render"
@@ -15,42 +15,11 @@ import (
 
 // top returns how a map is printed: keep and div are those of print(), and 0 for a map that the run
 // prints itself.
-func (s *session) top(keep int, div uint32) render.Top {
-	if n := s.opts.Top; n > 0 && (keep == 0 || keep > n) {
+func (o *Options) top(keep int, div uint32) render.Top {
+	if n := o.Top; n > 0 && (keep == 0 || keep > n) {
 		keep = n
 	}
-	return render.Top{Keep: keep, Div: div, Order: s.opts.Order, Summary: s.opts.Summary}
-}
-
-// showing is the set of event kinds that write output.
-var showing = map[string]bool{
-	"printf":    true,
-	"print":     true,
-	"print_map": true,
-	"time":      true,
-	"join":      true,
-	"cat":       true,
-	"system":    true,
-}
-
-// countShown counts the events that were handled. The last one that the user asked for ends the run
-// as exit() does.
-func (s *session) countShown(kind string) {
-	if s.opts.MaxEvents == 0 || s.exited || !showing[kind] {
-		return
-	}
-	if s.shown++; s.shown == s.opts.MaxEvents {
-		s.exited = true
-	}
-}
-
-// startTimeout ends the run after Options.Timeout; the returned function cancels it.
-func (s *session) startTimeout() (end func()) {
-	if s.opts.Timeout == 0 {
-		return func() {}
-	}
-	t := time.AfterFunc(s.opts.Timeout, s.stop)
-	return func() { t.Stop() }
+	return render.Top{Keep: keep, Div: div, Order: o.Order, Summary: o.Summary}
 }
 
 // liveView draws the maps below the output, as many as fit.
@@ -69,26 +38,26 @@ func (w *writer) liveView(maps []*output.Map) {
 	w.Out.Flush(true)
 	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
 	lines := bytes.Split(bytes.Trim(text.Bytes(), "\n"), []byte{'\n'})
-	w.screen.Paint(append([][]byte{head}, lines...)) // a write error also fails every later write
+	w.msg.screen.Paint(append([][]byte{head}, lines...)) // a write error also fails every later write
 }
 
 // largeMap is the size from which on a map causes a warning, in bytes.
 const largeMap = 32 << 20
 
-// warnLarge warns about maps that use much memory.
-func (s *session) warnLarge() {
-	for i := range s.manifest.Maps {
-		m := &s.manifest.Maps[i]
-		spec := s.object.Spec.Maps[m.Symbol]
+// warnLarge warns about maps that use much memory, on a host with so many CPUs.
+func warnLarge(o *object.Object, cpus int, msg *messages) {
+	for i := range o.Manifest.Maps {
+		m := &o.Manifest.Maps[i]
+		spec := o.Spec.Maps[m.Symbol]
 		if spec == nil || m.Shape == "stack" { // those are sized by the memory, or by max_stacks
 			continue
 		}
-		if n := permit.MapMemory(spec, s.host.Possible); n > largeMap {
+		if n := permit.MapMemory(spec, cpus); n > largeMap {
 			perCPU := ""
 			if strings.Contains(m.Type, "percpu") {
-				perCPU = fmt.Sprintf(" on each of %d CPUs", s.host.Possible)
+				perCPU = fmt.Sprintf(" on each of %d CPUs", cpus)
 			}
-			s.complain(
+			msg.complain(
 				m.Pos,
 				fmt.Errorf("%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
 					m.Name, permit.Size(n), spec.MaxEntries, spec.ValueSize, perCPU),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"btc/internal/manifest"
-	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/output"
 )
@@ -28,8 +27,8 @@ type writer struct {
 
 // startPrinter creates the printer and both writers.
 func (s *session) startPrinter() {
-	p := newPrinter(s.opts.Out, s.events.wake)
-	s.printer = p
+	p := newPrinter(s.opts.Out, s.reader.events.wake)
+	s.msg.printer = p
 	s.front, s.back = s.newWriter(p.put), s.newWriter(func(text []byte, _ bool) []byte {
 		p.write(text)
 		return text[:0]
@@ -42,10 +41,10 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w := &writer{session: s}
 	w.Run = &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, MessageNow: s.logLine,
+		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, MessageNow: s.msg.line,
 		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
 		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
-		Losses: s.lossCounts, Detachments: s.detachments, Costs: s.costs,
+		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
 	w.sink = s.opts.Format.New(w.Run)
 	return w
@@ -53,15 +52,15 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 
 // stopPrinter waits until everything is written; it returns the first write error.
 func (s *session) stopPrinter() error {
-	p := s.printer
+	p := s.msg.printer
 	if p == nil {
 		return nil
 	}
 	s.front.Out.Flush(true)
 	p.do(0, func() { s.back.Out.Flush(true) })
 	err := p.close()
-	s.live.Store(false)
-	s.printer = nil
+	s.msg.live.Store(false)
+	s.msg.printer = nil
 	return err
 }
 
@@ -74,7 +73,7 @@ func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 	}
 	w.Out.Flush(false)
 	at, back := time.Now(), w.back
-	w.printer.do(size, func() {
+	w.msg.printer.do(size, func() {
 		back.At = at
 		back.guarded(pos, func() { job(back) })
 	})
@@ -86,23 +85,16 @@ func (w *writer) guarded(pos manifest.Pos, job func()) {
 	kept := w.Out.Len()
 	guard(func(err error) {
 		w.Out.Truncate(kept)
-		w.internalError(pos, err)
+		w.msg.internalError(pos, err)
 	}, job)
 	w.Out.Idle()
-}
-
-// internalError reports an internal error. The run continues, but its status is not 0.
-func (s *session) internalError(pos manifest.Pos, err error) {
-	s.crashed.Store(true)
-	f := &diag.Error{Script: &s.manifest.Script, Pos: pos, Text: err.Error()}
-	s.logLine(f.Message("ERROR"))
 }
 
 // message writes a line to the error output, after the previous output.
 func (w *writer) message(text string) {
 	w.later(len(text), manifest.Pos{}, func(back *writer) {
 		back.Out.Idle()
-		fmt.Fprintln(back.opts.Err, text)
+		fmt.Fprintln(back.msg.err, text)
 	})
 }
 
@@ -156,7 +148,7 @@ func (w *writer) postpone(e *format.Event, record []byte) {
 	record = append([]byte(nil), record...)
 	w.later(len(record), e.Pos, func(back *writer) {
 		if err := back.event.Read(back.manifest, record); err == nil {
-			back.handlers[back.event.ID](back, &back.event)
+			back.table.handlers[back.event.ID](back, &back.event)
 		}
 	})
 }

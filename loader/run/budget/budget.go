@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package run
+// Package budget limits the CPU time of the programs of a run. It reads their run time from the kernel's statistics in
+// windows, decides which probes must be detached, and reports what each has used. It never detaches or prints anything
+// itself: the run does (Actions).
+package budget
 
 import (
 	"fmt"
@@ -17,26 +20,27 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/output"
 	"btc/loader/policy"
-	"btc/loader/resolve"
 )
 
-// budgetWindow is the period over which the cost of the programs is averaged. A probe is detached
+// defaultWindow is the period over which the cost of the programs is averaged. A probe is detached
 // after overWindows consecutive windows over budget.
 const (
-	budgetWindow = 10 * time.Second
-	overWindows  = 2
+	defaultWindow = 10 * time.Second
+	overWindows   = 2
 )
 
-// budget compares the run time of the attached programs, from the kernel's statistics, with
-// Options.Budget. Programs that the loader runs itself (begin, end, self, iter) do not count.
-type budget struct {
+// Budget compares the run time of the attached programs, from the kernel's statistics, with a share
+// of one CPU. Programs that the loader runs itself (begin, end, self, iter) do not count. A nil
+// Budget has no limit.
+type Budget struct {
+	limit  float64
 	stats  io.Closer // keeps the statistics on; nil: they are on system-wide
 	window time.Duration
-	timer  *time.Timer // wakes the event reader
+	timer  *time.Timer // calls Actions.Wake; nil: nothing is measured
+	act    Actions
 
 	began time.Time // start of the window
 	last  float64   // CPU share of all programs in the previous window
@@ -47,15 +51,31 @@ type budget struct {
 	probes []*costed
 }
 
+// Actions are what a budget makes its run do.
+type Actions struct {
+	Wake   func()                     // call Check; from any goroutine
+	Detach func(links []Range)        // detach a probe
+	Report func([]*output.Detachment) // report detached probes, the most expensive one first
+	End    func(why string)           // warn, and end the run
+}
+
+// Range is a range of the run's links: from the first number up to the second.
+type Range [2]int
+
 // costed is an attach point of the script.
 type costed struct {
 	prog     *manifest.Program
-	programs []*ebpf.Program
-	links    [][2]int // ranges of session.links
-	seen     uint64   // run time of its programs up to the start of the window, in ns
+	programs []program
+	links    []Range
+	seen     uint64 // run time of its programs up to the start of the window, in ns
 	share    [2]float64
 	used     uint64    // ns since the start
 	detached time.Time // zero: still attached
+}
+
+// program is an *ebpf.Program.
+type program interface {
+	Stats() (*ebpf.ProgramStats, error)
 }
 
 // statsSetting is the sysctl that enables the statistics system-wide (Linux 5.1).
@@ -67,28 +87,25 @@ func statsAreOn() bool {
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// openBudget enables the kernel's statistics for the duration of the run.
-func (s *session) openBudget() error {
-	if s.opts.Budget == 0 || s.opts.Mode != "" {
-		return nil
-	}
+// Open enables the kernel's statistics until Close. The budget is a share of one CPU; window 0 is the default.
+func Open(limit float64, window time.Duration) (*Budget, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) // 5.8
 	if err != nil && !statsAreOn() {
-		return fmt.Errorf("the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
-			policy.FormatBudget(s.opts.Budget), err, host.WhyNot("CAP_SYS_ADMIN"))
+		return nil, fmt.Errorf("the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
+			policy.FormatBudget(limit), err, host.WhyNot("CAP_SYS_ADMIN"))
 	}
-	s.budget = &budget{window: s.opts.budgetWindow}
-	if s.budget.window == 0 {
-		s.budget.window = budgetWindow
+	b := &Budget{limit: limit, window: window}
+	if b.window == 0 {
+		b.window = defaultWindow
 	}
 	if err == nil {
-		s.budget.stats = stats
+		b.stats = stats
 	}
-	return nil
+	return b, nil
 }
 
-// close disables the statistics.
-func (b *budget) close() {
+// Close disables the statistics.
+func (b *Budget) Close() {
 	if b == nil {
 		return
 	}
@@ -100,32 +117,31 @@ func (b *budget) close() {
 	}
 }
 
-// addToBudget adds the programs of a plan to the budget. Their links start at session.links[from].
-func (s *session) addToBudget(plan *resolve.Plan, progs attach.Programs, from int) {
-	b := s.budget
-	if b == nil || from == len(s.links) || plan.Prog.Kind == probe.Iter {
+// Add adds the programs of an attach point, which have these links. An attach point may be added in several parts.
+func (b *Budget) Add(prog *manifest.Program, programs []*ebpf.Program, links Range) {
+	if b == nil || links[0] == links[1] || prog.Kind == probe.Iter {
 		return
 	}
-	i := slices.IndexFunc(b.probes, func(c *costed) bool { return c.prog == plan.Prog })
+	i := slices.IndexFunc(b.probes, func(c *costed) bool { return c.prog == prog })
 	if i < 0 {
 		i = len(b.probes)
-		b.probes = append(b.probes, &costed{prog: plan.Prog})
+		b.probes = append(b.probes, &costed{prog: prog})
 	}
 	c := b.probes[i]
-	c.links = append(c.links, [2]int{from, len(s.links)})
-	for _, p := range progs.Of {
-		if p != nil && !slices.Contains(c.programs, p) {
+	c.links = append(c.links, links)
+	for _, p := range programs {
+		if p != nil && !slices.Contains(c.programs, program(p)) {
 			c.programs = append(c.programs, p)
 		}
 	}
 }
 
-// startBudget starts the first window.
-func (s *session) startBudget() {
-	b := s.budget
+// Start starts the first window.
+func (b *Budget) Start(act Actions) {
 	if b == nil || len(b.probes) == 0 {
 		return
 	}
+	b.act = act
 	for _, c := range b.probes {
 		c.seen, _ = c.runTime()
 	}
@@ -133,7 +149,7 @@ func (s *session) startBudget() {
 	b.start = time.Now()
 	b.mu.Unlock()
 	b.began = b.start
-	b.timer = time.AfterFunc(b.window, s.events.wake)
+	b.timer = time.AfterFunc(b.window, act.Wake)
 }
 
 // runTime returns the total run time of the programs so far, in ns.
@@ -148,37 +164,35 @@ func (c *costed) runTime() (sum uint64, err error) {
 	return sum, nil
 }
 
-// checkBudget ends the current window if it is over, and detaches probes that exceed the budget.
-func (s *session) checkBudget(now time.Time) {
-	b := s.budget
+// Check ends the current window if it is over, and detaches probes that exceed the budget.
+func (b *Budget) Check(now time.Time) {
 	if b == nil || b.timer == nil || now.Sub(b.began) < b.window {
 		return
 	}
 	took := now.Sub(b.began)
 	total, err := b.measure(took)
-	if err != nil || b.stats == nil && !statsAreOn() {
-		if err == nil {
-			err = fmt.Errorf("%s is no longer 1", statsSetting)
-		}
-		s.logLine(fmt.Sprintf("WARNING: the cost of the programs can no longer be measured, so the run ends: %v", err))
+	if err == nil && b.stats == nil && !statsAreOn() {
+		err = fmt.Errorf("%s is no longer 1", statsSetting)
+	}
+	if err != nil {
 		b.timer = nil
-		s.stop()
+		b.act.End(fmt.Sprintf("WARNING: the cost of the programs can no longer be measured, so the run ends: %v", err))
 		return
 	}
 	b.over++
-	if total <= s.opts.Budget {
+	if total <= b.limit {
 		b.over = 0
 	}
 	if b.over >= overWindows {
 		b.over = 0
-		s.detachOver(now, total)
+		b.detachOver(now, total)
 	}
 	b.last, b.began = total, now
 	b.timer.Reset(b.window)
 }
 
 // measure updates the cost of each probe for the window, and returns the CPU share of all of them.
-func (b *budget) measure(took time.Duration) (total float64, err error) {
+func (b *Budget) measure(took time.Duration) (total float64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.probes {
@@ -199,8 +213,7 @@ func (b *budget) measure(took time.Duration) (total float64, err error) {
 
 // detachOver detaches the most expensive probes until the others fit the budget. If only timers
 // remain, the run ends.
-func (s *session) detachOver(now time.Time, total float64) {
-	b := s.budget
+func (b *Budget) detachOver(now time.Time, total float64) {
 	var live []*costed
 	for _, c := range b.probes {
 		if c.detached.IsZero() {
@@ -208,49 +221,36 @@ func (s *session) detachOver(now time.Time, total float64) {
 		}
 	}
 	sort.SliceStable(live, func(i, j int) bool { return live[i].share[1] > live[j].share[1] })
+	var detached []*output.Detachment
 	rest := total
-	for len(live) > 0 && rest > s.opts.Budget {
+	for len(live) > 0 && rest > b.limit {
 		c := live[0]
 		live = live[1:]
 		rest -= c.share[1]
-		s.detachProbe(c)
+		b.act.Detach(c.links)
 		b.mu.Lock()
 		c.detached = time.Now()
 		b.mu.Unlock()
 		d := b.detachment(c, now)
-		d.Budget, d.Share, d.All = s.opts.Budget, c.share, [2]float64{b.last, total}
-		s.front.sink.Detached(&d)
+		d.Share, d.All = c.share, [2]float64{b.last, total}
+		detached = append(detached, &d)
 	}
-	s.front.Out.Idle()
+	b.act.Report(detached)
 	if !slices.ContainsFunc(live, func(c *costed) bool { return c.prog.Kind != probe.Interval }) {
-		s.logLine("WARNING: only timers are still attached, so the run ends")
-		s.stop()
+		b.act.End("WARNING: only timers are still attached, so the run ends")
 	}
-}
-
-// detachProbe detaches the programs of an attach point. The kernel frees them in the background.
-func (s *session) detachProbe(c *costed) {
-	var links []io.Closer
-	for _, r := range c.links {
-		for i := r[0]; i < r[1] && i < len(s.links); i++ { // empty once the run has ended
-			links = append(links, s.links[i])
-			s.links[i] = ended{}
-		}
-	}
-	s.freeing.Go(attach.Detach(links))
 }
 
 // detachment describes a detached probe.
-func (b *budget) detachment(c *costed, now time.Time) output.Detachment {
+func (b *Budget) detachment(c *costed, now time.Time) output.Detachment {
 	return output.Detachment{
-		Probe: c.prog.Attach.Attaches(c.prog.Kind), Pos: c.prog.Pos,
+		Probe: c.prog.Attach.Attaches(c.prog.Kind), Pos: c.prog.Pos, Budget: b.limit,
 		From: b.start, To: c.detached, Run: now.Sub(b.start), Share: c.share,
 	}
 }
 
-// detachments lists the detached probes; nil without a budget.
-func (s *session) detachments() []output.Detachment {
-	b := s.budget
+// Detachments lists the detached probes; nil without a budget. Any goroutine may call it.
+func (b *Budget) Detachments() []output.Detachment {
 	if b == nil {
 		return nil
 	}
@@ -259,18 +259,15 @@ func (s *session) detachments() []output.Detachment {
 	var all []output.Detachment
 	for _, c := range b.probes {
 		if !c.detached.IsZero() {
-			d := b.detachment(c, time.Now())
-			d.Budget = s.opts.Budget
-			all = append(all, d)
+			all = append(all, b.detachment(c, time.Now()))
 		}
 	}
 	return all
 }
 
-// costs returns the run time of each attach point up to the end of the last window; nil without a
-// budget. Attach points with the same text are combined.
-func (s *session) costs() []output.Cost {
-	b := s.budget
+// Costs returns the run time of each attach point up to the end of the last window; nil without a
+// budget. Attach points with the same text are combined. Any goroutine may call it.
+func (b *Budget) Costs() []output.Cost {
 	if b == nil {
 		return nil
 	}
