@@ -316,8 +316,14 @@ func (s *Session) Losses() Losses {
 	if s.closed {
 		return l
 	}
-	for i, n := range s.run.Losses() {
-		switch x := &s.losses[i]; {
+	l.add(s.losses, s.run.Losses())
+	return l
+}
+
+// add adds the numbers of losses, which are in the order of the manifest's.
+func (l *Losses) add(losses []manifest.Loss, numbers []uint64) {
+	for i, n := range numbers {
+		switch x := &losses[i]; {
 		case n == 0:
 		case x.Kind == "events":
 			l.Events += n
@@ -332,7 +338,6 @@ func (s *Session) Losses() Losses {
 			l.Updates[x.Map] += n
 		}
 	}
-	return l
 }
 
 // Limits of the event queue.

@@ -169,6 +169,10 @@ func TestErrorsNameTheirPath(t *testing.T) {
 		{"params[0].size", func(m *Manifest) { m.Params[0].Size = 3 }},
 		{"fields[1].insn", func(m *Manifest) { m.Fields = []FieldUse{{Program: "p0"}, {Program: "p0", Insn: -1}} }},
 		{"maps[0].key.fields[0].bit_size", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.Layout.Kind, f.BitSize = "string", 1 }},
+		{"maps[0].key.fields[0].bit_size", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.BitSize, f.BitOff = 8*f.Layout.Size+1, 0 }},
+		{"maps[0].key.fields[0].bit_size", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.BitSize, f.BitOff = 8*f.Layout.Size-2, 3 }},
+		{"maps[0].key.fields[0].bit_off", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.BitSize, f.BitOff = 1, 64 }},
+		{"", func(m *Manifest) { f := &m.Maps[0].Key.Fields[0]; f.BitSize, f.BitOff = 8*f.Layout.Size-3, 3 }},
 		{"maps[0].value.size", func(m *Manifest) {
 			m.Maps[0].Value = &Layout{Kind: "array", Size: 8, Count: maxValue, Elem: &Layout{Kind: "none"}}
 		}},
@@ -179,7 +183,7 @@ func TestErrorsNameTheirPath(t *testing.T) {
 		m := sample()
 		tc.spoil(m)
 		var f *FormatError
-		if err := m.Validate(); !errors.As(err, &f) || f.Path != tc.path {
+		if err := m.Validate(); tc.path == "" && err != nil || tc.path != "" && (!errors.As(err, &f) || f.Path != tc.path) {
 			t.Errorf("error = %v, want one at %s", err, tc.path)
 		}
 	}

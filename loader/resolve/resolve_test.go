@@ -9,6 +9,7 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
+	"btc/internal/probe"
 	"btc/loader/adapt"
 )
 
@@ -44,6 +45,51 @@ func (fake) Prototype(module, name string) (*adapt.Prototype, error) {
 		return &adapt.Prototype{}, nil
 	}
 	return nil, nil
+}
+
+// Tracepoint and Tracepoints know sched:sched_switch, sched:sched_wakeup and irq:irq_handler_entry.
+func (fake) Tracepoint(group, name string) error {
+	for _, e := range events {
+		if e.Group == group && e.Name == name {
+			return nil
+		}
+	}
+	return &Missing{Text: "no " + group + ":" + name}
+}
+
+func (fake) Tracepoints(group, name string) ([]adapt.Event, error) {
+	var all []adapt.Event
+	for _, e := range events {
+		if probe.Glob(group, e.Group) && probe.Glob(name, e.Name) {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+var events = []adapt.Event{{Group: "sched", Name: "sched_switch"}, {Group: "sched", Name: "sched_wakeup"}, {Group: "irq", Name: "irq_handler_entry"}}
+
+func TestTracepoints(t *testing.T) {
+	for point, want := range map[string]string{
+		"tracepoint:sched:sched_switch": "sched:sched_switch",
+		"tracepoint:sched:absent":       "no sched:absent",
+		"tracepoint:sched:*":            "sched:sched_switch sched:sched_wakeup",
+		"tracepoint:*:irq*":             "irq:irq_handler_entry",
+		"tracepoint:sched:x*":           "No matches for tracepoint sched:x*.",
+	} {
+		p := program(0, point, "")
+		plan, err := One(fake{}, &p)
+		got := ""
+		for _, m := range plan.Matches {
+			got += " " + m.Group + ":" + m.Name
+		}
+		if err != nil {
+			got = " " + err.Error()
+		}
+		if got != " "+want {
+			t.Errorf("%s: %s, want %s", point, got, want)
+		}
+	}
 }
 
 // program returns a program with an attach point such as "kprobe:f" or "fentry:m:g".

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -180,5 +181,15 @@ func TestDemangle(t *testing.T) {
 	}
 	if got := New(false).show("_ZN3foo3barEi"); got != "_ZN3foo3barEi" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestRootsOf(t *testing.T) {
+	own := fmt.Sprintf("/proc/%d/root", os.Getpid())
+	if got := rootsOf(uint32(os.Getpid())); !slices.Equal(got, []string{own, "/"}) {
+		t.Errorf("roots of this process: %v", got)
+	}
+	if got := rootsOf(1 << 30); !slices.Equal(got, []string{"/"}) { // no process has this ID
+		t.Errorf("roots of no process: %v", got)
 	}
 }

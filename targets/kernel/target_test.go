@@ -345,6 +345,13 @@ func TestSyscalls(t *testing.T) {
 	if got := tgt.Syscalls("open*"); !cmp.Equal(got, []string{"open", "open_by_handle_at", "open_tree", "openat", "openat2"}) {
 		t.Errorf("system calls matching open* = %v", got)
 	}
+	for pattern, want := range map[string][]string{
+		"sys_*_openat": {"syscalls:sys_enter_openat", "syscalls:sys_exit_openat"},
+	} {
+		if got := tgt.Tracepoints("syscalls", pattern); !cmp.Equal(got, want) {
+			t.Errorf("tracepoints matching %s = %v, want %v", pattern, got, want)
+		}
+	}
 	if len(tgt.Tracepoints("syscalls", "sys_enter_*")) < 300 {
 		t.Error("too few system calls")
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+
 	"btc/compile"
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -93,6 +95,38 @@ func TestInterpolation(t *testing.T) {
 	}
 	if have := at([]Point{{0, 7}}, 1000); have != 7 {
 		t.Errorf("constant cost = %v", have)
+	}
+}
+
+// TestHelperSize checks that the size of a read is taken from the register that the helper takes it from, if it is known.
+func TestHelperSize(t *testing.T) {
+	e := estimator{Table: &Table{Helpers: map[string][]Point{}}}
+	for _, name := range []string{"probe_read_kernel", "ringbuf_output"} {
+		e.Helpers[name] = []Point{{0, 0}, {1 << 21, 1 << 21}} // as many nanoseconds as bytes
+	}
+	for _, c := range []struct {
+		helper     asm.BuiltinFunc
+		reg        asm.Register
+		value      content
+		want       float64
+		unmeasured int
+	}{
+		{asm.FnProbeReadKernel, asm.R2, content{kind: constant, value: 64}, 64, 0},
+		{asm.FnProbeReadKernel, asm.R2, content{kind: constant}, 0, 0},
+		{asm.FnProbeReadKernel, asm.R2, content{kind: constant, value: 1<<20 - 1}, 1<<20 - 1, 0},
+		{asm.FnProbeReadKernel, asm.R2, content{kind: constant, value: 1 << 20}, usualBytes, 0},
+		{asm.FnProbeReadKernel, asm.R2, content{kind: constant, value: -1}, usualBytes, 0},
+		{asm.FnProbeReadKernel, asm.R2, content{value: 64}, usualBytes, 0},
+		{asm.FnProbeReadKernel, asm.R3, content{kind: constant, value: 64}, usualBytes, 0},
+		{asm.FnRingbufOutput, asm.R3, content{kind: constant, value: 48}, 48, 0},
+		{asm.FnGetCurrentPidTgid, asm.R1, content{}, 0, 1},
+	} {
+		var s registers
+		s[c.reg] = c.value
+		e.out = Program{}
+		if got := e.helper(c.helper, &s); got.NS != c.want || got.Count != 1 || len(e.out.Unmeasured) != c.unmeasured {
+			t.Errorf("%v with %+v: %+v, %d unmeasured, want %v ns", c.helper, c.value, got, len(e.out.Unmeasured), c.want)
+		}
 	}
 }
 
