@@ -10,12 +10,12 @@ import (
 
 // optimisations are the passes with file tests in this directory.
 var optimisations = map[string]filetest.Pass{
-	"fold": fold, "cse": cse, "dce": dce, "sccp": sccp, "simplify-cfg": simplifyCFG, "range": decideRanges,
-	"sink": sink, "read-forwarding": forwardReads,
+	"fold": fold, "cse": cse, "dce": dce, "simplify-cfg": simplifyCFG, "range": decideRanges,
+	"sink": sink,
 }
 
 func TestOptimisations(t *testing.T) {
-	for _, dir := range []string{"fold", "cse", "dce", "sccp", "simplify_cfg", "range", "sink", "read_forwarding"} {
+	for _, dir := range []string{"fold", "cse", "dce", "simplify_cfg", "range", "sink"} {
 		t.Run(dir, func(t *testing.T) { filetest.Run(t, "testdata/"+dir, optimisations) })
 	}
 }
