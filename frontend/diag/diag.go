@@ -118,9 +118,22 @@ func (l *List) Add(code Code, at Span, format string, args ...any) *Diagnostic {
 	return d
 }
 
+// style are the warnings about how code is written. Those in the standard library are not the user's.
+var style = map[Code]bool{
+	Unreachable: true, ValueDiscarded: true, OldScope: true, Deprecated: true, NeedlessCast: true, NeverAssigned: true, UsedBeforeAssign: true, Ignored: true,
+}
+
 // Append records a diagnostic made by another list, unless an equal one exists. A diagnostic in expanded code gets
-// the positions that the code was expanded from.
+// the positions that the code was expanded from. A warning in a macro of the standard library is about the values that
+// the user passes: it is reported at the call. If it is about the macro's style, it is dropped.
 func (l *List) Append(d *Diagnostic) {
+	if call := d.Span.caller(); d.Severity() == Warning && call != d.Span {
+		if style[d.Code] {
+			return
+		}
+		name, _, _ := strings.Cut(call.Text(), "(")
+		d.Span, d.Message = call, fmt.Sprintf("in %s(): %s", strings.TrimSpace(name), d.Message)
+	}
 	if d.Expanded == nil {
 		d.Expanded = d.Span.Chain()
 	}

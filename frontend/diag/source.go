@@ -22,6 +22,8 @@ type Source struct {
 	// any file, and whoever reads the messages of a compile service may not be allowed to
 	// read it.
 	Private bool
+	// Library is set for a file of the standard library, whose code the user cannot change.
+	Library bool
 
 	lines []int // byte offset of each line's first byte
 
@@ -126,6 +128,14 @@ func (s Span) Valid() bool { return s.File != nil }
 
 // Private reports whether the span is in a private source.
 func (s Span) Private() bool { return s.File != nil && s.File.Base().Private }
+
+// caller returns the span itself, or the call of a standard macro, outside of the library, that it was expanded from.
+func (s Span) caller() Span {
+	for s.File != nil && s.File.Library && s.File.base != nil {
+		s = s.File.origin
+	}
+	return s
+}
 
 // Text returns the source text of the span.
 func (s Span) Text() string {

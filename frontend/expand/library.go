@@ -119,7 +119,9 @@ func (lib *library) macros(name string, isValue func(name string) bool) []*macro
 
 func (s *standard) parse(isValue func(name string) bool) *macro {
 	l := new(diag.List)
-	script := parse.Script(diag.NewSource(s.path, s.text), l, isValue)
+	src := diag.NewSource(s.path, s.text)
+	src.Library = true
+	script := parse.Script(src, l, isValue)
 	if script == nil || len(script.Items) != 1 {
 		panic("BUG: a macro of " + s.path + " does not parse: " + l.Err().Error())
 	}
