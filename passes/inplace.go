@@ -50,7 +50,7 @@ type inPlace struct {
 func (o *outliner) copyLoop(p *planner) {
 	f, pos := o.f, o.next.Pos
 	c := &inPlace{values: ir.Subst{}}
-	most := p.trips[o.next]
+	maxTrip := p.trips[o.next]
 	c.blocks = ir.CopyBlocks(f, append([]*ir.Block{o.head}, o.region...), c.values)
 	o.inPlace = c
 	head := c.blocks[o.head]
@@ -62,17 +62,21 @@ func (o *outliner) copyLoop(p *planner) {
 			}
 		}
 	}
+	// The head is rangenext and its test. In the copy a counter replaces both: rangenext returns the number of the
+	// iteration, from 1, which the body computes at its start, and the test is decided wherever else it is used.
 	next, test := c.values[o.next], c.values[o.head.Values[1]]
 	head.Values = nil
 	counter := head.AddParam(ir.TI64)
 	body := head.Term.Succs[o.body].To
-	number := ir.At(body, 0, pos).AddImm(counter, 1)
-	ir.Subst{next: number, test: ir.Bool(o.body == 0)}.Apply(f)
-	c.values[o.next] = number
+	iteration := ir.At(body, 0, pos).AddImm(counter, 1)
+	ir.Subst{next: iteration, test: ir.Bool(o.body == 0)}.Apply(f)
+	c.values[o.next] = iteration
 
 	c.enter, c.join = f.NewBlock(), f.NewBlock()
 	c.join.AddParam(ir.TI64)
 	at := ir.AtEnd(c.enter, pos)
+	// A global variable, not a constant: the verifier reads constants out of maps only if they are frozen and read-only
+	// for programs (check_mem_access and bpf_map_direct_read in kernel/bpf/verifier.c, 5.5), and .data is neither.
 	c.zero = at.Global(ir.U64, global(o.m, unknownZero, ir.GlobalData, 8).Name, 0)
 	var first []*ir.Value
 	if initial := o.pre.Term.Succs; len(initial) > 0 {
@@ -80,6 +84,8 @@ func (o *outliner) copyLoop(p *planner) {
 			first = append(first, c.unknown(at, v))
 		}
 	}
+	// The values that the latches pass on are hidden from the verifier, except for those that do not change and the
+	// counter: it has to know the counter, to see that the loop ends.
 	for _, b := range o.region {
 		nb := c.blocks[b]
 		for i := range nb.Term.Succs {
@@ -93,7 +99,7 @@ func (o *outliner) copyLoop(p *planner) {
 					e.Args[j] = c.unknown(end, v)
 				}
 			}
-			e.Args = append(e.Args, number)
+			e.Args = append(e.Args, iteration)
 		}
 	}
 	n := o.walk.Args[0]
@@ -106,23 +112,25 @@ func (o *outliner) copyLoop(p *planner) {
 	done := func() *ir.Block { return o.endInPlace(ir.Const(0)) }
 	full := func() *ir.Block {
 		c.stops = true
-		return o.endInPlace(ir.Const(int64(p.message(o.f, o.walk, most) + 1)))
+		return o.endInPlace(ir.Const(int64(p.message(o.f, o.walk, maxTrip) + 1)))
 	}
+	// The verifier walks a loop iteration by iteration until a branch on the counter is decided (is_branch_taken). A
+	// test against a number that it does not know never is, so a second test, against a constant, bounds the loop.
 	h := ir.AtEnd(head, pos)
 	switch {
-	case n.IsConst() && (uint64(n.Imm) <= most || p.within[o.next]):
+	case n.IsConst() && (uint64(n.Imm) <= maxTrip || p.within[o.next]):
 		h.Br(h.ICmp(ir.UGE, counter, n), done(), body)
 	case n.IsConst():
-		h.Br(h.ICmp(ir.UGE, counter, ir.Const(int64(most))), full(), body)
+		h.Br(h.ICmp(ir.UGE, counter, ir.Const(int64(maxTrip))), full(), body)
 	default:
 		more := f.NewBlock()
 		h.Br(h.ICmp(ir.UGE, counter, n), done(), more)
 		m := ir.AtEnd(more, pos)
 		last := done
-		if !p.within[o.next] {
+		if !p.within[o.next] { // more iterations are possible: report that they were not done
 			last = full
 		}
-		m.Br(m.ICmp(ir.UGE, counter, ir.Const(int64(most))), last(), body)
+		m.Br(m.ICmp(ir.UGE, counter, ir.Const(int64(maxTrip))), last(), body)
 		more.Cold = true
 	}
 	for _, b := range c.blocks {
@@ -133,7 +141,9 @@ func (o *outliner) copyLoop(p *planner) {
 
 // unknown returns a number that the verifier does not know. Otherwise it would verify the body
 // once for each value of a counter of the script, and the code after it once for each
-// length that it learns of a loop from its tests.
+// length that it learns of a loop from its tests: it prunes a path only where an earlier state covers
+// it, and two known numbers that a later branch or address depends on (precise, 5.3) do not cover each
+// other (regsafe in kernel/bpf/verifier.c).
 func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 	switch {
 	case v.Type != ir.TI64:
@@ -145,7 +155,8 @@ func (c *inPlace) unknown(at *ir.Builder, v *ir.Value) *ir.Value {
 }
 
 // fixedAtLoad reports whether the verifier knows v as a constant: it is computed from constants and from
-// parameters and facts of the host, which are in frozen sections (5.2) when a program is loaded. A trip count that it
+// parameters and facts of the host, which are in frozen sections (5.2) when a program is loaded, whose contents the
+// verifier reads as constants (5.5, bpf_map_direct_read). A trip count that it
 // knows is left to it: it then verifies exactly so many iterations, and the code after the loop once.
 func fixedAtLoad(m *ir.Module, v *ir.Value) bool {
 	known := map[*ir.Value]bool{} // operands are shared: each is looked at once
@@ -289,12 +300,13 @@ func settleCut(f *ir.Func, walk *ir.Value, value func(at *ir.Builder, v *ir.Valu
 // countTo gives a loop nested in an in-place body a counter, too.
 func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	head, begin := next.Block, next.Args[0]
-	most, n := p.trips[next], next.Args[0].Args[0]
-	all := p.within[next] || n.IsConst() && uint64(n.Imm) <= most
+	maxTrip, n := p.trips[next], next.Args[0].Args[0]
+	complete := p.within[next] || n.IsConst() && uint64(n.Imm) <= maxTrip // all iterations are done
 	index := 0
-	if !all && len(cutsOf(f, begin)) > 0 {
-		index = p.message(f, begin, most)
+	if !complete && len(cutsOf(f, begin)) > 0 {
+		index = p.message(f, begin, maxTrip)
 	}
+	// Earlier passes may have decided the test of rangenext: then there is no loop left.
 	test := head.Term.Arg
 	if head.Term.Kind != ir.Br || test.Op != ir.OpICmp || test.Args[0] != next || test.Block != head {
 		ir.ReplaceUses(f, next, ir.Const(0)) // unused
@@ -305,17 +317,18 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 	if test.Cond == ir.EQ {
 		body = 1
 	}
+	// A block on the edge into the body separates the latches, which it dominates, from the edges that enter the loop.
 	inside := ir.SplitEdge(ir.Pred{Block: head, Succ: body})
 	d := ir.Dominators(f)
-	var ways, back []ir.Pred
+	var entries, latches []ir.Pred
 	for _, w := range ir.Preds(f)[head.ID] {
 		if d.Dominates(inside, w.Block) {
-			back = append(back, w)
+			latches = append(latches, w)
 		} else {
-			ways = append(ways, w)
+			entries = append(entries, w)
 		}
 	}
-	if len(back) == 0 { // at most one iteration
+	if len(latches) == 0 { // at most one iteration: the test becomes "n is not 0"
 		settleCut(f, begin, func(*ir.Builder, *ir.Value) *ir.Value { return ir.Const(0) })
 		ir.ReplaceUses(f, next, ir.Const(1))
 		test.Args = []*ir.Value{n, ir.Const(0)}
@@ -324,14 +337,14 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 		return
 	}
 	counter := head.AddParam(ir.TI64)
-	number := ir.At(inside, 0, next.Pos).AddImm(counter, 1)
+	iteration := ir.At(inside, 0, next.Pos).AddImm(counter, 1)
 	if !fixedAtLoad(p.m, n) {
 		n = c.unknown(ir.At(begin.Block, begin.Index(), begin.Pos), n)
 	}
-	for _, w := range ways {
+	for _, w := range entries {
 		w.Edge().Args = append(slices.Clip(w.Edge().Args), ir.Const(0))
 	}
-	for _, w := range back {
+	for _, w := range latches { // as in copyLoop
 		b := ir.SplitEdge(w)
 		e, end := &b.Term.Succs[0], ir.AtEnd(b, b.Term.Pos)
 		for j, v := range e.Args {
@@ -339,36 +352,39 @@ func (p *planner) countTo(f *ir.Func, next *ir.Value, c *inPlace) {
 				e.Args[j] = c.unknown(end, v)
 			}
 		}
-		e.Args = append(slices.Clip(e.Args), number)
+		e.Args = append(slices.Clip(e.Args), iteration)
 	}
+	// The loop in place ends before it has run more than maxTrip iterations, so whether it will be cut short is known
+	// from n, before the first.
 	settleCut(f, begin, func(at *ir.Builder, v *ir.Value) *ir.Value {
 		switch {
-		case all:
+		case complete:
 			return ir.Const(0)
 		case n.IsConst():
 			return ir.Const(int64(index + 1))
 		}
-		return at.Select(at.ICmp(ir.UGT, n, ir.Const(int64(most))), ir.Const(int64(index+1)), ir.Const(0))
+		return at.Select(at.ICmp(ir.UGT, n, ir.Const(int64(maxTrip))), ir.Const(int64(index+1)), ir.Const(0))
 	})
-	ir.ReplaceUses(f, next, number)
+	ir.ReplaceUses(f, next, iteration)
 	done := head.Term.Succs[1-body]
 	pos := head.Term.Pos
 	head.Remove(test.Index())
 	head.Remove(next.Index())
 	begin.Block.Remove(begin.Index())
 	head.Term = ir.Term{}
-	iteration := func(b *ir.Block, last *ir.Value) *ir.Block {
+	// exitAt ends b with a branch out of the loop once the counter has reached last.
+	exitAt := func(b *ir.Block, last *ir.Value) *ir.Block {
 		c := ir.AtEnd(b, pos).ICmp(ir.UGE, counter, last)
 		after := f.NewBlockAfter(b)
 		b.Br(c, ir.Edge{To: done.To, Args: append([]*ir.Value(nil), done.Args...)}, ir.Edge{To: after}, pos)
 		return after
 	}
 	at := head
-	if !n.IsConst() || uint64(n.Imm) <= most {
-		at = iteration(at, n)
+	if !n.IsConst() || uint64(n.Imm) <= maxTrip {
+		at = exitAt(at, n)
 	}
-	if !n.IsConst() || uint64(n.Imm) > most {
-		at = iteration(at, ir.Const(int64(most)))
+	if !n.IsConst() || uint64(n.Imm) > maxTrip { // the constant that bounds the loop for the verifier
+		at = exitAt(at, ir.Const(int64(maxTrip)))
 	}
 	at.Jump(inside, pos)
 }

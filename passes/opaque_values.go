@@ -38,10 +38,15 @@ func opaqueValues(m *ir.Module) []ir.Diag {
 	return nil
 }
 
-// maxKnown is how many values may be known to differ by path at a join.
+// maxKnown is how many values may be known to differ by path at a join: 2^2 states there. The verifier
+// compares a path that arrives at an instruction with the states it kept there, and walks on unless one of them
+// covers it: a known number that a later branch depends on is precise (5.3), and only a state whose range
+// contains it covers it (regsafe and is_state_visited in kernel/bpf/verifier.c).
 const maxKnown = 2
 
-// maxInWeb is how many tests of values that may be copies of each other need no copies of their own.
+// maxInWeb is how many tests of values that may be copies of each other need no copies of their own. Registers and
+// spilled words that were moved from each other have one ID, and a test of one narrows all (find_equal_scalars, 5.10; sync_linked_regs
+// in new kernels).
 const maxInWeb = 8
 
 // known is what the verifier knows of the integers of a function.
@@ -175,16 +180,17 @@ func (k *known) findRanged() ir.ValueSet {
 	for _, b := range k.order {
 		for _, v := range b.Values {
 			switch {
-			case v.Op == ir.OpCall, v.Op == ir.OpCallSub:
+			case v.Op == ir.OpCall, v.Op == ir.OpCallSub: // sizes and offsets need bounds (check_func_arg)
 				for _, a := range v.Args {
 					add(a)
 				}
-			case v.Type.IsPtr():
+			case v.Type.IsPtr(): // offsets: an access needs bounds (check_mem_region_access)
 				for _, a := range v.Args {
 					add(a)
 				}
 			}
 		}
+		// A loop ends for the verifier when the branch out of it is decided.
 		for l := loops.Of(b); l != nil && b.Term.Kind == ir.Br; l = l.Parent {
 			for _, e := range b.Term.Succs {
 				if in := loops.Of(e.To); in == nil || !within(in, l) {
@@ -220,6 +226,7 @@ func (k *known) greatest(property func(v *ir.Value, set ir.ValueSet) bool) ir.Va
 			set.Add(v)
 		}
 	})
+	// From all integers down, until nothing is removed: so values that depend on each other around a loop stay.
 	for changed := true; changed; {
 		changed = false
 		each(func(v *ir.Value) {
@@ -277,6 +284,8 @@ func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
 		}
 	}
 	k.back(v, look)
+	// The branches that choose among a parameter's values are at the ends of the predecessors, or one block up where a
+	// predecessor is a block on a split edge.
 	if v.Op == ir.OpParam && !k.runtime.Has(v) {
 		for _, way := range k.preds[v.Block.ID] {
 			look(way.Block.Term.Arg)
@@ -288,7 +297,8 @@ func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
 	return free
 }
 
-// isNumber: typed programs load pointers from their context and through pointers.
+// isNumber: v is free, and a scalar to the verifier on each path. Typed programs load pointers from their context and
+// through pointers (check_ptr_to_btf_access).
 func (k *known) isNumber(v *ir.Value, set ir.ValueSet) bool {
 	if !k.free.Has(v) {
 		return false
@@ -298,6 +308,8 @@ func (k *known) isNumber(v *ir.Value, set ir.ValueSet) bool {
 		return k.all(v, set)
 	case ir.OpLoad:
 		a := v.Args[0]
+		// Fewer than eight bytes are no pointer, nor is what a map holds; a word of the stack is one if a pointer was spilled
+		// to it (check_stack_read).
 		return v.Mem.Size() < 8 || a.Type.Kind == ir.MapVal || a.Type.Kind == ir.Ctx && k.untyped() ||
 			a.Op == ir.OpSlotAddr && !k.pointers[a.Slot]
 	case ir.OpCast:

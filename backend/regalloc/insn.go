@@ -47,10 +47,13 @@ func (a *allocator) tied(i *mach.Insn, want mach.Reg) {
 		n.Args[1] = a.ensure(y, &pinned)
 	}
 	a.popUses(i.Args)
+	// BPF's arithmetic has two operands: dst is also the first source. What is in it is lost.
 	if i.Op.Commutative() && y.IsVirt() && a.betterFirst(x, y, want) {
 		x, y = y, x
 		n.Args[1] = mach.RegOp(a.vals[y.Reg.Index()].reg)
 	}
+	// x's register is taken over where x dies here; else the result gets a register of its own, into which x is moved, or
+	// loaded if it is spilled.
 	xv := int32(x.Reg.Index())
 	dst := a.vals[xv].reg
 	if dst == noReg || !a.dead(xv) {
@@ -92,6 +95,8 @@ func (a *allocator) selectInsn(i *mach.Insn, want mach.Reg) {
 	}
 	a.popUses(i.Args)
 	dies := func(k int) bool { return i.Args[k].IsVirt() && a.dead(int32(i.Args[k].Reg.Index())) }
+	// The value that is kept should be one that dies in a register, so that nothing has to be moved into place: exchange
+	// the two, and the condition, if that is the other one.
 	c, e := 2, 3
 	if (i.Args[e].IsReg() && !i.Args[c].IsReg()) || (i.Args[c].IsReg() && !dies(c) && dies(e)) {
 		c, e = e, c
@@ -104,6 +109,8 @@ func (a *allocator) selectInsn(i *mach.Insn, want mach.Reg) {
 		a.emitMove(dst, kept)
 	}
 	a.freeDead(i.Args)
+	// The branch narrows the range of the registers that it compares (reg_set_min_max in kernel/bpf/verifier.c), and that of
+	// their copies only if these were moved as 64 bits (find_equal_scalars): so it compares dst, the value from here on.
 	for k := range 2 {
 		if i.Args[k].IsReg() && i.Args[k] == i.Args[c] {
 			n.Args[k] = mach.RegOp(dst)
@@ -123,6 +130,8 @@ func (a *allocator) call(i *mach.Insn) {
 	}
 	a.popUses(i.Args)
 	a.freeDead(i.Args)
+	// After a call r1 to r5 cannot be read and r0 is the result (caller_saved in kernel/bpf/verifier.c; the JIT does not
+	// save them). What lives on goes to r6 to r9, the values used first before the others, or to the frame.
 	var staying []mach.Reg
 	for r := range mach.Reg(numCaller) {
 		if a.regs[r] >= 0 {
@@ -181,7 +190,7 @@ func (a *allocator) shelter(r mach.Reg, taken regSet) mach.Reg {
 func (a *allocator) terminator() {
 	t := &a.b.Term
 	switch t.Kind {
-	case mach.Exit:
+	case mach.Exit: // the kernel reads the result from r0
 		m := newMover(a)
 		m.add(mach.R0, a.source(t.Args[0]))
 		m.emit()
@@ -195,7 +204,7 @@ func (a *allocator) terminator() {
 		a.popUses(t.Args)
 		a.freeDead(t.Args)
 		t.Args = args
-		for _, e := range t.Succs {
+		for _, e := range t.Succs { // their targets have one predecessor each: critical edges are split
 			a.passOn(e.To)
 		}
 	case mach.Jump:
@@ -204,6 +213,7 @@ func (a *allocator) terminator() {
 			a.passOn(to)
 			return
 		}
+		// The first jump to a join decides where its live values are; later ones move theirs there.
 		if !a.starts[to.Index].set {
 			a.chooseStart(t.Succs[0])
 		}

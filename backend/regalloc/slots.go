@@ -43,7 +43,11 @@ func (a *allocator) placeSlots() error {
 	if len(g.near) == 0 {
 		return nil
 	}
+	// Spilled words are below the script's objects and aligned to 8 bytes: the verifier of Linux 5.10
+	// keeps the type and the range of a spilled register only for a whole aligned word (check_stack_write in
+	// kernel/bpf/verifier.c).
 	base := (a.f.FrameUsed + 7) / 8
+	// Greedy: each slot gets the lowest color that no neighbor before it has.
 	color := make([]int, len(g.near))
 	most := 0
 	for n := range g.near {
@@ -119,8 +123,8 @@ func (a *allocator) slotGraph() *slotGraph {
 	return g
 }
 
-// walk leaves in live the slots live at the start of b; with record it notes
-// interferences.
+// walk computes into live the slots that are live at the start of b, from those at the start of its
+// successors (in). With record it also adds an edge between a slot that is stored and each that is live then.
 func (g *slotGraph) walk(b *mach.Block, in []bitset, live bitset, record bool) {
 	clear(live)
 	for _, e := range b.Term.Succs {
@@ -132,7 +136,7 @@ func (g *slotGraph) walk(b *mach.Block, in []bitset, live bitset, record bool) {
 			continue
 		}
 		s := g.number[i.Spill]
-		if i.Op == mach.Load {
+		if i.Op == mach.Load { // backwards: a reload makes the slot live, its store ends that
 			live.add(s)
 			continue
 		}

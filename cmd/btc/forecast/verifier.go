@@ -19,7 +19,8 @@ const verifierLimit = 1_000_000
 const pendingLimit = 8192
 
 // maxCompared is the number of states kept per instruction, the most recent ones, with which a new
-// state is compared. The kernel drops states that never lead to pruning.
+// state is compared. The kernel drops states that rarely lead to pruning (miss_cnt and hit_cnt in
+// is_state_visited, kernel/bpf/verifier.c).
 const maxCompared = 16
 
 // walk estimates the number of instructions that a kernel's verifier walks. Like the kernel it
@@ -95,7 +96,7 @@ func (f *flow) estimate(limit int) (steps int, crowded bool) {
 				s.reg[r].r = ir.FullRange
 			}
 			s.reg[1].kind, s.reg[10] = pointer, content{kind: pointer, r: ir.RangeOf(0), frame: true}
-			if i > 0 { // arguments of a callback
+			if i > 0 { // arguments of a callback: as bpf_for_each_map_elem calls it, with map, key and value
 				s.reg[2].kind, s.reg[3].kind = pointer, pointer
 			}
 			w.todo = append(w.todo, &s)
@@ -136,7 +137,7 @@ func uses(ins *asm.Instruction) (read, write uint16) {
 		case op == asm.Exit:
 			return 1, 0
 		case op == asm.Call:
-			return 0x3e, 0x3f
+			return 0x3e, 0x3f // reads r1 to r5, writes r0 to r5
 		case op == asm.Ja:
 			return 0, 0
 		}
@@ -190,6 +191,7 @@ func (w *walk) findLive() {
 			}
 		}
 	}
+	// The kernel keeps states at branches and at the targets of jumps (mark_prune_point in check_cfg).
 	for i := range w.insns {
 		if to := w.next(i); len(to) == 2 {
 			w.joins[i], w.joins[to[1]] = true, true
@@ -217,6 +219,7 @@ func (w *walk) run() {
 				break
 			}
 		}
+		// A state counts for pruning once all paths from it have ended (update_branch_counts).
 		for k := p.up; k != nil; k = k.up {
 			if k.open--; k.open > 0 {
 				break
@@ -230,10 +233,12 @@ func (w *walk) known(p *trail) bool {
 	seen := w.seen[p.at]
 	for _, k := range seen[max(0, len(seen)-maxCompared):] {
 		if k.open == 0 && w.allows(k, p) {
+			// What had to be precise on the path of k has to be on this one, too (propagate_precision).
 			w.precise(p.trace, p.up, k.precise&w.live[p.at], k.words)
 			return true
 		}
 	}
+	// The kernel keeps a state only every two jumps and eight instructions (add_new_state in is_state_visited).
 	if p.up == nil || p.jumps >= 2 && p.since >= 8 {
 		k := &kept{
 			contents: contents{p.reg, maps.Clone(p.slot)},
@@ -248,6 +253,8 @@ func (w *walk) known(p *trail) bool {
 	return false
 }
 
+// allows reports whether k covers p, as states_equal decides: of what is live, pointers must be of one kind, and a
+// precise number within k's range. A number that is not precise covers any (regsafe).
 func (w *walk) allows(k *kept, p *trail) bool {
 	one := func(old, now content, precise bool) bool {
 		if old.kind != now.kind {
@@ -391,13 +398,13 @@ func (w *walk) compute(p *trail, ins *asm.Instruction) {
 	wide, dst := ins.OpCode.Class() == asm.ALU64Class, p.reg[ins.Dst]
 	switch {
 	case op == asm.Mov && wide:
-		if src.id == 0 && ins.OpCode.Source() == asm.RegSource {
+		if src.id == 0 && ins.OpCode.Source() == asm.RegSource { // copies share an ID, so that a test narrows all (5.10)
 			w.ids++
 			src.id = w.ids
 			p.reg[ins.Src].id = w.ids
 		}
 		dst = src
-	case op == asm.Mov:
+	case op == asm.Mov: // 32 bits: the upper half is cleared, so that the result is no copy
 		dst = content{r: src.r}
 		if src.kind != number {
 			dst.r = ir.FullRange
@@ -458,6 +465,8 @@ func (w *walk) branch(p *trail, ins *asm.Instruction) bool {
 	cond, ordered := conds[op]
 	narrow := ins.OpCode.Class() == asm.Jump32Class && (a.r.UMax > 1<<31-1 || b.r.UMax > 1<<31-1)
 	if a.kind == number && b.kind == number && ordered && !narrow {
+		// A decided branch depends on the numbers it compares, which become precise (mark_chain_precision after
+		// is_branch_taken in check_cond_jmp_op).
 		if yes, known := cond.Decide(a.r, b.r); known {
 			regs := uint16(1) << ins.Dst
 			if ins.OpCode.Source() == asm.RegSource {
@@ -478,6 +487,7 @@ func (w *walk) branch(p *trail, ins *asm.Instruction) bool {
 		}
 		return true
 	}
+	// The kernel pushes the side that jumps and walks the other one first (push_stack).
 	other := *p
 	other.at, other.slot, other.trace = to[1], maps.Clone(p.slot), append([]int(nil), p.trace...)
 	p.at = to[0]
