@@ -10,6 +10,7 @@ import (
 
 	"btc/internal/probe"
 	"btc/loader/host"
+	"btc/loader/options"
 	"btc/loader/run"
 )
 
@@ -92,14 +93,14 @@ type Options struct {
 // program has locked its main goroutine to the main thread (runtime.LockOSThread), and this goroutine calls both, tid
 // is equal to pid in them, as in bpftrace. While the session waits for events, the process uses one CPU
 // (runtime.GOMAXPROCS), because that makes a wait cheaper.
-type Process struct {
-	// DropPrivileges makes the process irrevocably drop, once everything is attached, the
-	// capabilities that the rest of the session does not need. Programs with cgo cannot do that.
-	DropPrivileges bool
-	// CreatesFiles keeps what creating files in directories of other users needs, because
-	// Report.Out does that while the session runs.
-	CreatesFiles bool
-}
+//
+// Its fields are
+//
+//   - DropPrivileges bool: makes the process irrevocably drop, once everything is attached, the capabilities that the
+//     rest of the session does not need. Programs with cgo cannot do that.
+//   - CreatesFiles bool: keeps what creating files in directories of other users needs, because Report.Out does that
+//     while the session runs.
+type Process = options.Process
 
 // check returns an error for options that cannot be combined.
 func (o *Options) check() error {
@@ -129,27 +130,19 @@ func (o *Options) run(ctx context.Context) (*run.Options, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	ro := &run.Options{
-		Params: o.Args, Named: o.Params, Getenv: o.Getenv, BTF: o.BTF, Functions: o.Functions,
-		PIDs: o.processes(), FollowForks: o.FollowForks, Command: o.Command,
-		Cgroups: o.Cgroups, Containers: o.Containers, Pods: o.Pods,
-		MaxMemory: o.MaxMemory, Budget: o.Budget, Timeout: o.Timeout, MaxEvents: o.MaxEvents,
-		DryRun: o.DryRun, Mode: o.Mode, NoWarnings: o.NoWarnings,
-	}
+	ro := &run.Options{Run: options.Run(*o)} // see options.Run
+	ro.PIDs = o.processes()
 	if o.Wait {
-		ro.Wait = ctx
+		ro.Context = ctx
 	}
 	if o.MaxMemory == 0 {
 		ro.MaxMemory = host.MemoryBytes() / 2
 	}
-	ro.Allow.All = o.Unsafe
+	ro.Grants.All = o.Unsafe
 	for _, name := range o.Allow {
-		if err := ro.Allow.Allow(name); err != nil {
+		if err := ro.Grants.Allow(name); err != nil {
 			return nil, err
 		}
-	}
-	if p := o.Process; p != nil {
-		ro.OwnProcess, ro.DropPrivileges, ro.MakesFiles = true, p.DropPrivileges, p.CreatesFiles
 	}
 	return ro, nil
 }

@@ -15,6 +15,7 @@ import (
 	"btc/loader/format"
 	"btc/loader/metrics"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/run"
@@ -73,41 +74,37 @@ type Report struct {
 
 // sendTo makes a run of an object print the report.
 func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
-	ro.Format = output.Formats[0]
+	ro.Report = options.Report(*r) // see options.Run
+	ro.Sink = output.Formats[0]
 	if r.Format != "" {
-		ro.Format = output.Find(r.Format)
+		ro.Sink = output.Find(r.Format)
 	}
-	ro.Buffer = r.Buffer
 	if r.Buffer == "" {
 		ro.Buffer = output.Buffers[0]
 	}
-	ro.Order = r.Sort
 	if r.Sort == "" && r.Top > 0 {
-		ro.Order = render.Descending
+		ro.Sort = render.Descending
 	}
 	switch {
-	case ro.Format == nil:
+	case ro.Sink == nil:
 		return fmt.Errorf("unknown output format %q: expected %s", r.Format, list(output.Names()))
 	case !slices.Contains(output.Buffers, ro.Buffer):
 		return fmt.Errorf("unknown buffer mode %q: expected %s", r.Buffer, list(output.Buffers))
-	case ro.Order != "" && !slices.Contains(render.Orders, ro.Order):
+	case ro.Sort != "" && !slices.Contains(render.Orders, ro.Sort):
 		return fmt.Errorf("unknown order %q: expected %s", r.Sort, list(render.Orders))
 	case r.Every < 0 || r.Top < 0 || r.MaxSeries < 0:
 		return errors.New("a report with a negative Every, Top or MaxSeries")
-	case ro.Format.Metrics && ro.Mode != "":
+	case ro.Sink.Metrics && ro.Mode != "":
 		return fmt.Errorf("the format %s writes metrics, and the mode %s has none", r.Format, ro.Mode)
 	}
-	ro.Every, ro.Top, ro.Summary, ro.Names, ro.MaxSeries = r.Every, r.Top, r.Summary, r.Names, r.MaxSeries
-	ro.Quiet, ro.Verbose, ro.Hint, ro.Progress = r.Quiet, r.Verbose, r.Hint, r.Progress
-	if ro.Object = r.Object; ro.Object == "" {
+	if ro.Object == "" {
 		ro.Object = objectName(x)
 	}
-	ro.Out, ro.Err = r.Out, r.Err
 	onTerminal := format.IsTerminal(r.Out)
-	ro.Live = r.Live && r.Every > 0 && !ro.Format.JSON && onTerminal
+	ro.Live = r.Live && r.Every > 0 && !ro.Sink.JSON && onTerminal
 	if onTerminal && !r.Raw {
 		ro.Escape = true
-		if ro.Format.JSON {
+		if ro.Sink.JSON {
 			ro.Out = format.TerminalJSON(r.Out)
 		}
 	}

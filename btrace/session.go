@@ -444,7 +444,7 @@ func (q *queue) sendTo(ro *run.Options) error {
 	}
 	ro.Buffer, ro.Quiet = "full", true
 	ro.Err = messages{q}
-	ro.Format = &output.Format{
+	ro.Sink = &output.Format{
 		Name: "events",
 		New:  func(r *output.Run) output.Sink { return &sink{Run: r, queue: q} },
 	}

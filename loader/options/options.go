@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package options is the option table of btrun: data and a struct of values that do not depend on Linux, so that btc,
-// which passes these options on and generates the manual of both programs, uses the same table on any system.
+// Package options is the option table of btrun, and the options of a run that the table sets. Neither depends on Linux,
+// so that btc, which passes these options on and generates the manual of both programs, uses the same table on any system.
 package options
 
 import (
@@ -18,48 +18,24 @@ import (
 	"btc/loader/permit"
 )
 
-// Values holds the values of btrun's options.
+// Values holds the values of btrun's options: those of a run and of its report, and what only the command line has.
 type Values struct {
-	PIDs      []int
-	Cgroups   []string
-	Follow    bool
-	Timeout   time.Duration
-	MaxEvents uint64
-	Top       int
-	Sort      string
-	Summary   bool
-	Names     bool
-	Color     string
-	Command   string
-	Output    string
-	Format    string // "" is the first one
-	Buffer    string
-	Every     time.Duration // 0: not
-	MaxSeries int           // 0: the default
-	Rotate    string        // a size
-	Keep      int
-	Quiet     bool
-	Verbose   bool
-	Raw       bool
-	NoWarn    bool
-	BTF       string
-	Functions string
-	Allow     []string
-	Unsafe    bool
-	MaxMemory string
-	Budget    string // a share of one CPU
-	DryRun    bool
-	Remote    bool
-	Modes     []string
-	Inspect   bool
-	List      bool
-	Patterns  []string // patterns of --list=PATTERN
-	Capture   string
-	Help      bool
-	Version   bool
-
-	Containers, Pods []string
-	Wait             bool
+	Run
+	Report
+	When     string // of --color
+	Output   string
+	Rotate   string // a size
+	Keep     int
+	Memory   string // a size: MaxMemory
+	Share    string // of one CPU: Budget
+	Remote   bool
+	Modes    []string // Mode, as often as given
+	Inspect  bool
+	List     bool
+	Patterns []string // patterns of --list=PATTERN
+	Capture  string
+	Help     bool
+	Version  bool
 }
 
 // Groups of options.
@@ -79,7 +55,7 @@ func (v *Values) Table() option.Table {
 	return option.Table{
 		{Name: "pid", Short: "p", Value: "PID", Repeat: true, Group: tracing, To: v.setPIDs,
 			Help: "trace this process only, or several: -p 12,34 or -p 12 -p 34; the run ends when the last one ends"},
-		{Name: "follow-forks", Group: tracing, To: &v.Follow,
+		{Name: "follow-forks", Group: tracing, To: &v.FollowForks,
 			Help: "with -p or -c: also trace the processes that they start, and no others; the run ends with the last of them"},
 		{Name: "cgroup", Value: "PATH|ID", Repeat: true, Group: tracing, To: &v.Cgroups,
 			Help: "trace only tasks in this cgroup (version 2) or below it; may be repeated"},
@@ -119,12 +95,12 @@ func (v *Values) Table() option.Table {
 			Help: "print the number of values, their average and quantiles below each histogram"},
 		{Name: "names", Group: writing, To: &v.Names,
 			Help: "in keys of maps, print the name of the container after the ID of a cgroup (builtin cgroup)"},
-		color.Option(&v.Color).In(writing),
+		color.Option(&v.When).In(writing),
 		{Name: "quiet", Short: "q", Group: writing, To: &v.Quiet,
 			Help: "do not print the number of attached probes"},
 		{Name: "verbose", Short: "v", Group: writing, To: &v.Verbose,
 			Help: "show the kernel's verifier log of each program; with --list, the arguments of probes"},
-		{Name: "no-warnings", Group: writing, To: &v.NoWarn,
+		{Name: "no-warnings", Group: writing, To: &v.NoWarnings,
 			Help: "suppress all warnings"},
 		{Name: "raw", Group: writing, To: &v.Raw,
 			Help: "do not escape control characters in strings on a terminal"},
@@ -133,10 +109,10 @@ func (v *Values) Table() option.Table {
 			Help: "allow one kind of action of the object; may be repeated:"},
 		{Name: "unsafe", Group: permissions, To: &v.Unsafe,
 			Help: "allow all of these actions"},
-		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.MaxMemory,
+		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.Memory,
 			Help: "refuse an object whose maps need more memory when full, such as 512M; default: half of this machine's memory"},
 
-		{Name: "budget", Value: "PERCENT", Group: permissions, To: &v.Budget,
+		{Name: "budget", Value: "PERCENT", Group: permissions, To: &v.Share,
 			Help: "detach the most expensive probe while all programs together take more than PERCENT of one CPU, such as 1%, in two windows of 10 s in a row"},
 
 		{Name: "dry-run", Group: other, To: &v.DryRun,
@@ -319,13 +295,13 @@ func (v *Values) Check() error {
 		//lint:ignore ST1005 bpftrace's words
 		return errors.New("Cannot use both -c and -p.")
 	}
-	if v.Follow && len(v.PIDs) == 0 && v.Command == "" {
+	if v.FollowForks && len(v.PIDs) == 0 && v.Command == "" {
 		return errors.New("--follow-forks needs processes: name them with -p, or start one with -c")
 	}
 	if len(v.Modes) > 0 && v.Every != 0 {
 		return fmt.Errorf("--%s shows no maps: it cannot be combined with --every", v.Modes[0])
 	}
-	if len(v.Modes) > 0 && v.Budget != "" {
+	if len(v.Modes) > 0 && v.Share != "" {
 		return fmt.Errorf("--%s attaches nothing: it cannot be combined with --budget", v.Modes[0])
 	}
 	if v.Wait && len(v.Containers)+len(v.Pods) == 0 {

@@ -20,6 +20,7 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/attach"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/targets/kernel"
 )
@@ -166,7 +167,7 @@ const runawayBudget = 0.001
 // TestBudget checks that the probe that exceeds the budget is detached after two windows, the others
 // are not, and the report says which period the data covers.
 func TestBudget(t *testing.T) {
-	out, msg, ended := budgeted(t, runaway, Options{Budget: runawayBudget}, detached(1))
+	out, msg, ended := budgeted(t, runaway, Options{Run: options.Run{Budget: runawayBudget}}, detached(1))
 	if !strings.Contains(msg, "x.bt:1:1: WARNING: tracepoint:syscalls:sys_enter_getpgid was detached after ") ||
 		strings.Count(msg, "was detached") != 1 || !strings.Contains(msg, "the budget is 0.1%") {
 		t.Errorf("messages: %s", msg)
@@ -183,7 +184,7 @@ func TestBudget(t *testing.T) {
 // TestBudgetEndsTheRun checks that the run ends if only timers remain.
 func TestBudgetEndsTheRun(t *testing.T) {
 	script := `t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); } i:ms:100 { @ticks = count(); } end { printf("ended\n"); }`
-	out, msg, ended := budgeted(t, script, Options{Budget: runawayBudget}, never)
+	out, msg, ended := budgeted(t, script, Options{Run: options.Run{Budget: runawayBudget}}, never)
 	if !strings.Contains(msg, "so the run ends") || !strings.Contains(out, "ended\n") ||
 		!strings.Contains(out, "@ticks: ") || !ended {
 		t.Errorf("unexpected output: %s%s", msg, out)
@@ -194,12 +195,12 @@ func TestBudgetEndsTheRun(t *testing.T) {
 // detached.
 func TestBudgetIsOfAll(t *testing.T) {
 	begun := time.Now()
-	out, msg, _ := budgeted(t, runaway, Options{Budget: 10}, func(*session) bool { return time.Since(begun) > time.Second })
+	out, msg, _ := budgeted(t, runaway, Options{Run: options.Run{Budget: 10}}, func(*session) bool { return time.Since(begun) > time.Second })
 	if strings.Contains(out+msg, "etached") {
 		t.Errorf("within the budget: %s%s", out, msg)
 	}
 	script := strings.Repeat("t:syscalls:sys_enter_getpgid { @hot[nsecs % 100] = hist(nsecs); }\n", 4)
-	out, msg, _ = budgeted(t, script, Options{Budget: 0.000011}, never)
+	out, msg, _ = budgeted(t, script, Options{Run: options.Run{Budget: 0.000011}}, never)
 	if n := strings.Count(msg, "was detached"); n != 4 || !strings.Contains(msg, "so the run ends") {
 		t.Errorf("%d of 4 probes detached at once:\n%s%s", n, msg, out)
 	}
@@ -207,7 +208,7 @@ func TestBudgetIsOfAll(t *testing.T) {
 
 // TestBudgetFormats checks that each format reports the detached probe.
 func TestBudgetFormats(t *testing.T) {
-	out, _, _ := budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("json2")}, detached(1))
+	out, _, _ := budgeted(t, runaway, Options{Run: options.Run{Budget: runawayBudget}, Sink: output.Find("json2")}, detached(1))
 	var line struct {
 		Type, Probe, Reason string
 		Line, Col           int
@@ -230,7 +231,7 @@ func TestBudgetFormats(t *testing.T) {
 		line.Covered < 400e6 {
 		t.Errorf("unexpected line %+v in\n%.2000s", line, out)
 	}
-	out, _, _ = budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("openmetrics"), Object: "x"}, detached(1))
+	out, _, _ = budgeted(t, runaway, Options{Run: options.Run{Budget: runawayBudget}, Report: options.Report{Object: "x"}, Sink: output.Find("openmetrics")}, detached(1))
 	for _, want := range []string{
 		"btc_probe_up{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_getpgid\"} 0\n",
 		"btc_probe_up{object=\"x\",probe=\"tracepoint:syscalls:sys_enter_chdir\"} 1\n",
@@ -241,7 +242,7 @@ func TestBudgetFormats(t *testing.T) {
 			t.Errorf("%q not found in\n%s", want, out)
 		}
 	}
-	out, _, _ = budgeted(t, runaway, Options{Budget: runawayBudget, Format: output.Find("otlp"), Object: "x"}, detached(1))
+	out, _, _ = budgeted(t, runaway, Options{Run: options.Run{Budget: runawayBudget}, Report: options.Report{Object: "x"}, Sink: output.Find("otlp")}, detached(1))
 	for _, want := range []string{`"btc.probe","value":{"stringValue":"tracepoint:syscalls:sys_enter_getpgid"}`, `"name":"btc_probe_up"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q not found in\n%s", want, out)
@@ -292,10 +293,8 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 	} {
 		o := compiled(t, script)
 		x := Options{
-			Budget:       0.00002,
-			Timeout:      2 * time.Minute,
-			Out:          new(bytes.Buffer),
-			Err:          new(bytes.Buffer),
+			Run:          options.Run{Budget: 0.00002, Timeout: 2 * time.Minute},
+			Report:       options.Report{Out: new(bytes.Buffer), Err: new(bytes.Buffer)},
 			budgetWindow: 200 * time.Millisecond,
 		}
 		s, err := Load(o, x)

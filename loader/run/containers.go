@@ -59,13 +59,13 @@ func findGroups(o *Options) (groups, error) {
 	return g, nil
 }
 
-// await finds a container or pod, and waits for it if Options.Wait is set.
+// await finds a container or pod, and waits for it if Options.Context is set.
 func (o *Options) await(host *containers.Host, kind containers.Kind, name string,
 	find func() (*containers.Target, error)) (*containers.Target, error) {
-	if o.Wait == nil {
+	if o.Context == nil {
 		return find()
 	}
-	return host.Wait(o.Wait, find, func() {
+	return host.Wait(o.Context, find, func() {
 		if !o.Quiet {
 			fmt.Fprintf(o.Err, "Waiting for %s %s\n", kind, name)
 		}

@@ -11,6 +11,7 @@ import (
 	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/load"
+	"btc/loader/options"
 	"btc/loader/output"
 )
 
@@ -38,7 +39,7 @@ func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 			{Kind: "clear", Map: "@b", Size: 16},
 			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
 		}},
-		opts: Options{Out: out, Err: out, Format: &output.Text}, end: newEnding(), host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
+		opts: Options{Report: options.Report{Out: out, Err: out}, Sink: &output.Text}, end: newEnding(), host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
 	}
 	for i := range s.manifest.Events {
 		s.manifest.Events[i].ID = i

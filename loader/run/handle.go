@@ -269,7 +269,7 @@ func (s *session) env() *format.Env {
 		Clock:   s.host.Wall,
 		Fail:    func(text string) { s.msg.line("ERROR: " + text) },
 		Trailer: s.manifest.Config.StrTruncTrailer,
-		Escape:  s.opts.Escape && !s.opts.Format.JSON,
+		Escape:  s.opts.Escape && !s.opts.Sink.JSON,
 		Names:   s.opts.Names,
 	}
 }

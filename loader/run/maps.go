@@ -401,7 +401,7 @@ func (t *mapTable) scripts() []*manifest.Map {
 // after the other, because nothing changes them any more.
 func (s *session) printMaps() {
 	var maps []*manifest.Map
-	if (s.manifest.Config.PrintMapsOnExit || s.opts.Format.Document) && s.opts.Mode == "" {
+	if (s.manifest.Config.PrintMapsOnExit || s.opts.Sink.Document) && s.opts.Mode == "" {
 		maps = s.maps.scripts()
 	}
 	s.front.later(0, manifest.Pos{}, func(w *writer) {

@@ -71,7 +71,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 }
 
 func (p *packets) open(e *manifest.Event) error {
-	f, err := p.session.opts.Allow.Create(e.Format)
+	f, err := p.session.opts.Grants.Create(e.Format)
 	if err != nil {
 		return fmt.Errorf("skboutput(): cannot create its file: %w", err)
 	}

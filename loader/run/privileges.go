@@ -42,7 +42,7 @@ var keptCapabilities = []struct {
 	// Symbols of kernel modules that are loaded later.
 	{unix.CAP_SYSLOG, func(s *session) bool { return prints(s.manifest, "kstack", "ksym") }},
 	// New output files in a directory that belongs to another user.
-	{unix.CAP_DAC_OVERRIDE, func(s *session) bool { return s.opts.MakesFiles }},
+	{unix.CAP_DAC_OVERRIDE, func(s *session) bool { p, _ := s.opts.ownProcess(); return p.CreatesFiles }},
 	// To kill a command that has changed its user.
 	{unix.CAP_KILL, func(s *session) bool { return s.child != nil }},
 }
@@ -56,7 +56,7 @@ func namesUsers(m *manifest.Manifest) bool { return prints(m, "ustack", "usym") 
 
 // namesContainers reports whether cgroups are printed by name.
 func namesContainers(m *manifest.Manifest, o *Options) bool {
-	return prints(m, "cgroup_path") || (o.Names || o.Format.Metrics) && hasCgroupKey(m)
+	return prints(m, "cgroup_path") || (o.Names || o.Sink.Metrics) && hasCgroupKey(m)
 }
 
 // hasCgroupKey reports whether keys of a map have IDs of cgroups.
@@ -140,7 +140,7 @@ func eventsNeedAdmin() bool {
 // system() is permitted, its commands need the operator's capabilities, so all are kept. If they
 // cannot be dropped (a program with cgo), the run continues unchanged.
 func (s *session) dropPrivileges() {
-	if !s.opts.DropPrivileges || hasEvent(s.manifest, "system") {
+	if p, _ := s.opts.ownProcess(); !p.DropPrivileges || hasEvent(s.manifest, "system") {
 		return
 	}
 	var have capabilities

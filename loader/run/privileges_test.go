@@ -27,7 +27,7 @@ func TestKeptCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := func(kind string) (names []string) {
-		s := &session{opts: Options{Format: &output.Text}, manifest: &manifest.Manifest{Maps: []manifest.Map{{Name: "@", Key: &manifest.Layout{Kind: kind}}}}}
+		s := &session{opts: Options{Sink: &output.Text}, manifest: &manifest.Manifest{Maps: []manifest.Map{{Name: "@", Key: &manifest.Layout{Kind: kind}}}}}
 		for _, k := range keptCapabilities {
 			if name := asRoot[k.capability]; name != "" && k.needed(s) {
 				names = append(names, name)

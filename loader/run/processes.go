@@ -124,7 +124,7 @@ func processesIn(l *manifest.Layout, b []byte, add func(tgid uint32)) {
 // limitNames limits the time for symbols when the run ends, because its user waits. A program that uses the maps
 // afterwards does not.
 func (s *session) limitNames() {
-	if s.opts.OwnProcess {
+	if _, ok := s.opts.ownProcess(); ok {
 		s.names.table.End()
 	}
 }

@@ -28,7 +28,7 @@ const tickEvents = 1024
 func (r *reader) readEvents() error {
 	// With GOMAXPROCS 1, a wait begins and ends on one thread. With more, the runtime wakes other
 	// threads to look for work, which costs several times as much.
-	if r.opts.OwnProcess {
+	if _, ok := r.opts.ownProcess(); ok {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
 	onlyVirtual := len(r.links.all) == 0 && !hasKind(r.expansion, probe.Self)

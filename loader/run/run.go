@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/policy"
@@ -39,77 +39,30 @@ import (
 	"btc/loader/run/tty"
 )
 
-// Options are the user's options.
+// Options are the user's options, and what follows from them.
 type Options struct {
-	Params  []string          // $1, $2, ...
-	Named   map[string]string // values for getopt()
-	PIDs    []int             // -p: only events of these processes
-	Cgroups []string          // only tasks in these cgroups (version 2) or below: paths or IDs
-	// Containers and Pods are further cgroups, by ID or name (package containers). If both are set,
-	// Containers are looked up in Pods. Wait is how long to wait for one that does not exist yet;
-	// if it is nil, that is an error.
-	Containers, Pods []string
-	Wait             context.Context
-	// FollowForks adds the processes that PIDs or the command start, and limits the run to the
-	// command and its children.
-	FollowForks bool
-	Command     string         // -c, split at single spaces
-	BTF         string         // --btf: file or directory with the kernel's types
-	Out         io.Writer      // events and maps; nil: discarded
-	Err         io.Writer      // everything else; nil: discarded
-	Buffer      string         // line (default), full or none
-	Format      *output.Format // default text
-	Escape      bool           // text: show control characters in strings as \xNN
-	Quiet       bool
-	Verbose     bool
-	// NoWarnings suppresses all warnings, including the script's warnf().
-	NoWarnings bool
-	Allow      permit.Grants // what the operator permits the object to do
-	MaxMemory  uint64        // total bytes of all maps; 0: no limit
-	// Budget is the CPU share that the programs may use, 1 being one CPU; 0: no limit. Programs
-	// that exceed it are detached.
-	Budget float64
+	options.Run
+	options.Report
+	Grants  permit.Grants   // of Allow and Unsafe
+	Sink    *output.Format  // of Format; nil: text
+	Context context.Context // how long to wait for containers that do not exist yet; nil: that is an error
+	Escape  bool            // text: show control characters in strings as \xNN
+	// Policy bounds the other options; nil: the policy of this host.
+	Policy *policy.Policy
+	// PaintWarning shows a warning in color; nil: all warnings go to Err.
+	PaintWarning func(f *diag.Error)
 	// budgetWindow is the length of a budget window; 0: the default.
 	budgetWindow time.Duration
 	// memoryFrom says where MaxMemory is set, if the policy lowered it.
 	memoryFrom string
-	// Policy bounds the other options; nil: the policy of this host.
-	Policy    *policy.Policy
-	DryRun    bool          // load the programs, but do not attach or run them
-	Functions string        // file that lists the traceable kernel functions; "": use the kernel's list
-	Every     time.Duration // interval at which all maps are shown; 0: only at the end
-	Object    string        // name of the object in metrics
-	MaxSeries int           // max series of a metric; 0: output.DefaultMaxSeries
-	// MakesFiles means that Out creates files during the run.
-	MakesFiles bool
-	Mode       string // "test", "bench": run these programs and attach nothing
-	// DropPrivileges makes the process irrevocably drop, once everything is attached, the
-	// capabilities that the rest of the run does not need.
-	DropPrivileges bool
-	// Top, Order and Summary control how maps are printed: only the Top elements with the largest
-	// values (0: all), in an order that package render defines, and histograms with a line of
-	// quantiles.
-	Top     int
-	Order   string
-	Summary bool
-	Live    bool // show the maps of Every in place, on a terminal
-	Names   bool // show the container's name with the ID of a cgroup in keys
-	// Timeout ends the run after this time; 0: no timeout. MaxEvents ends it after this many events
-	// with output; 0: no limit.
-	Timeout   time.Duration
-	MaxEvents uint64
-	// Hint shows a line on how to end the run when everything is attached. Progress is called
-	// repeatedly during earlier steps that take longer than a second, and with "" at the end. Both
-	// may be nil.
-	Hint, Progress func(text string)
-	// PaintWarning shows a warning in color; nil: all warnings go to Err.
-	PaintWarning func(f *diag.Error)
-	// Getenv returns the environment variables that override settings of the script; nil: there are
-	// none.
-	Getenv func(name string) string
-	// OwnProcess means that the process does nothing but this run. Then its goroutines run on one
-	// CPU while it waits for events.
-	OwnProcess bool
+}
+
+// ownProcess returns what the run may do to its process; false: the process does other things as well.
+func (o *Options) ownProcess() (p options.Process, ok bool) {
+	if o.Process == nil {
+		return p, false
+	}
+	return *o.Process, true
 }
 
 // session is a run. Its fields do the work, each for itself; session makes them and calls them in order.
@@ -118,6 +71,7 @@ type session struct {
 	manifest *manifest.Manifest
 
 	host      *host.Host
+	attaching attach.Options
 	expansion *attach.Expansion
 	loaded    *load.Loaded
 	child     *child.Process // nil: no command
@@ -156,7 +110,7 @@ func (o *Options) applyPolicy() error {
 		}
 	}
 	l := policy.Limits{
-		Allow: &o.Allow, Budget: o.Budget, MaxMemory: o.MaxMemory, Timeout: o.Timeout,
+		Allow: &o.Grants, Budget: o.Budget, MaxMemory: o.MaxMemory, Timeout: o.Timeout,
 		Command: o.Command, Files: []string{o.BTF, o.Functions},
 	}
 	if err := o.Policy.Apply(&l); err != nil {
@@ -182,7 +136,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := load.Environment(m, s.opts.Getenv); err != nil {
 		return err
 	}
-	params, named, err := manifest.WithGiven(m, s.opts.Params, s.opts.Named)
+	params, named, err := manifest.WithGiven(m, s.opts.Args, s.opts.Params)
 	if err != nil {
 		return err
 	}
@@ -199,7 +153,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := s.opts.Policy.Object(o); err != nil {
 		return err
 	}
-	if err := s.opts.Allow.Check(o); err != nil {
+	if err := s.opts.Grants.Check(o); err != nil {
 		return err
 	}
 	for _, p := range manifest.NotGiven(m, params) {
@@ -226,11 +180,12 @@ func (s *session) prepare(o *object.Object) error {
 	if s.host, err = host.Look(); err != nil {
 		return err
 	}
-	s.expansion, err = attach.Expand(s.host, m, attach.Options{
+	s.attaching = attach.Options{
 		PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroup: len(s.opts.Cgroups) > 0,
-		Inside: s.targets.groups.inside, Unsafe: s.opts.Allow.Has(permit.ProbeAddress), Functions: s.opts.Functions,
-		Separate: s.opts.Budget > 0, Mode: s.opts.Mode,
-	})
+		Inside: s.targets.groups.inside, Unsafe: s.opts.Grants.Has(permit.ProbeAddress), Functions: s.opts.Functions,
+		Separate: s.opts.Budget > 0, Mode: s.opts.Mode, Stop: s.end.stopping, PinDir: s.opts.Grants.PinDir,
+	}
+	s.expansion, err = attach.Expand(s.host, m, s.attaching)
 	if err != nil {
 		return err
 	}
@@ -261,7 +216,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	warnLarge(o, s.host.Possible, &s.msg)
 	opts := load.Options{
 		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.opts.memoryFrom, Filter: s.targets.filter,
-		LongLoops: s.opts.Allow.Has(permit.LongLoops),
+		LongLoops: s.opts.Grants.Has(permit.LongLoops),
 	}
 	if s.child != nil {
 		opts.ChildPID = s.child.PID
@@ -319,19 +274,10 @@ func (s *session) start() error {
 		s.links.sites, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
 		return nil
 	}
-	aopts := attach.Options{
-		PIDs:   s.opts.PIDs,
-		Follow: s.opts.FollowForks,
-		Cgroup: len(s.opts.Cgroups) > 0,
-		Inside: s.targets.groups.inside,
-		Unsafe: s.opts.Allow.Has(permit.ProbeAddress),
-		Stop:   s.end.stopping,
-		PinDir: s.opts.Allow.PinDir,
-	}
 	if s.child != nil {
-		aopts.Child = s.child.PID
+		s.attaching.Child = s.child.PID
 	}
-	if err := s.targets.filter.Follow(aopts.Child); err != nil {
+	if err := s.targets.filter.Follow(s.attaching.Child); err != nil {
 		return err
 	}
 	virtual := 0
@@ -344,13 +290,13 @@ func (s *session) start() error {
 		}
 	}
 	total, _ := s.expansion.Count()
-	aopts.Made = s.progress.Step("attaching", total)
+	s.attaching.Made = s.progress.Step("attaching", total)
 	for _, i := range s.expansion.Order() {
 		if s.end.interrupted() { // attaching many probes takes long
 			break
 		}
 		plan := &s.expansion.Plans[i]
-		made, err := attach.Attach(plan, s.loaded.Programs[i], aopts, s.host)
+		made, err := attach.Attach(plan, s.loaded.Programs[i], s.attaching, s.host)
 		added := s.links.add(made.Links)
 		s.budget.Add(plan.Prog, s.loaded.Programs[i].Of, added)
 		if plan.Prog.Kind == probe.Watchpoint {
@@ -366,7 +312,7 @@ func (s *session) start() error {
 			continue
 		}
 		failed = true
-		warning, isAbsent, fatal := attach.Outcome(s.manifest, plan.Prog, err, aopts.Unsafe)
+		warning, isAbsent, fatal := attach.Outcome(s.manifest, plan.Prog, err, s.attaching.Unsafe)
 		if fatal != nil {
 			return fatal
 		}
@@ -480,7 +426,7 @@ func (s *session) loop() error {
 	}
 	wake := s.reader.events.wake
 	s.monitor.start(&s.links, s.host.Online, s.names.watch().FDs(), wake)
-	s.snapshots.start(s.opts.Every, s.opts.Format.Document, wake)
+	s.snapshots.start(s.opts.Every, s.opts.Sink.Document, wake)
 	s.budget.Start(budget.Actions{Wake: wake, Detach: s.links.detachSome, Report: s.reportDetached, End: func(why string) {
 		s.msg.line(why)
 		s.end.stop()

@@ -30,8 +30,8 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	if s.opts.Err == nil {
 		s.opts.Err = io.Discard
 	}
-	if s.opts.Format == nil {
-		s.opts.Format = &output.Text
+	if s.opts.Sink == nil {
+		s.opts.Sink = &output.Text
 	}
 	if s.opts.Live {
 		s.msg.screen = tty.New(s.opts.Out)

@@ -95,7 +95,7 @@ const documentInterval = 10 * time.Second
 // document is lost.
 func (w *writer) endDocument(last bool) {
 	d, ok := w.opts.Out.(output.Replacer)
-	if !ok || !w.opts.Format.Document {
+	if !ok || !w.opts.Sink.Document {
 		return
 	}
 	w.Out.Flush(true)

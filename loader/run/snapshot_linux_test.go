@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"btc/loader/options"
 )
 
 // TestSnapshotBeforeStop: a snapshot that is requested right before the end is not lost.
@@ -14,7 +16,7 @@ func TestSnapshotBeforeStop(t *testing.T) {
 		t.Skip("skipped: needs root")
 	}
 	var out, msg guarded
-	s, err := Load(compiled(t, `begin { @x = 7; } interval:s:100 { }`), Options{Out: &out, Err: &msg})
+	s, err := Load(compiled(t, `begin { @x = 7; } interval:s:100 { }`), Options{Report: options.Report{Out: &out, Err: &msg}})
 	if err != nil {
 		t.Skip("skipped: this machine does not let root load programs: ", err)
 	}

@@ -92,7 +92,7 @@ func trialNames(all []*trial) []string {
 func (s *trials) run(t *trial, times int) error {
 	var text bytes.Buffer
 	opts, errOut, kept, front, back := s.opts, s.msg.err, s.msg.printer, s.front, s.back
-	s.opts.Format, s.opts.Out, s.msg.err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
+	s.opts.Sink, s.opts.Out, s.msg.err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
 	s.startPrinter()
 	defer func() {
 		s.stopPrinter()

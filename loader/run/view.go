@@ -19,7 +19,7 @@ func (o *Options) top(keep int, div uint32) render.Top {
 	if n := o.Top; n > 0 && (keep == 0 || keep > n) {
 		keep = n
 	}
-	return render.Top{Keep: keep, Div: div, Order: o.Order, Summary: o.Summary}
+	return render.Top{Keep: keep, Div: div, Order: o.Sort, Summary: o.Summary}
 }
 
 // liveView draws the maps below the output, as many as fit.
@@ -30,7 +30,7 @@ func (w *writer) liveView(maps []*output.Map) {
 		text.Write(b)
 		return b[:0]
 	})
-	sink := w.opts.Format.New(&run)
+	sink := w.opts.Sink.New(&run)
 	for _, x := range maps {
 		sink.Map(x)
 	}

@@ -46,7 +46,7 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
-	w.sink = s.opts.Format.New(w.Run)
+	w.sink = s.opts.Sink.New(w.Run)
 	return w
 }
 

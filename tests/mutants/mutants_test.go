@@ -32,6 +32,7 @@ import (
 	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/render"
@@ -260,7 +261,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		return true, false
 	}
 	stage = "load"
-	if s, err := run.Load(o, run.Options{DryRun: true, MaxMemory: 64 << 20, Params: []string{"1", "text"}}); err == nil {
+	if s, err := run.Load(o, run.Options{Run: options.Run{DryRun: true, MaxMemory: 64 << 20, Args: []string{"1", "text"}}}); err == nil {
 		s.Close()
 	}
 	return true, true

@@ -23,6 +23,7 @@ import (
 	"btc/compile"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/run"
 	"btc/targets/kernel"
 )
@@ -317,7 +318,7 @@ func trace(t *testing.T, script, types string) (string, error) {
 func traced(t *testing.T, o *object.Object, types string) (string, error) {
 	t.Helper()
 	var text bytes.Buffer
-	s, err := run.Load(o, run.Options{Out: &text, Buffer: "full", Quiet: true, BTF: types})
+	s, err := run.Load(o, run.Options{Run: options.Run{BTF: types}, Report: options.Report{Out: &text, Buffer: "full", Quiet: true}})
 	if err != nil {
 		return "", err
 	}

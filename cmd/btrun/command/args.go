@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"btc/btrace"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -24,10 +23,8 @@ type arguments struct {
 	format   *output.Format
 	grants   permit.Grants  // --allow and --unsafe
 	policy   *policy.Policy // of this host; nil: none
-	run      btrace.Options
-	report   btrace.Report
-	input    *bufio.Reader // stream of the object "-"
-	rotate   int64         // maximum size of the -o file, in bytes; 0: unlimited
+	input    *bufio.Reader  // stream of the object "-"
+	rotate   int64          // maximum size of the -o file, in bytes; 0: unlimited
 }
 
 // minRotate is the minimum size for --rotate, in bytes.
@@ -36,7 +33,7 @@ const minRotate = 64 << 10
 // parseArgs reads the command line. Options can be before and after the object; arguments for
 // the script that begin with "-" follow "--".
 func parseArgs(args []string) (*arguments, error) {
-	o := &arguments{Values: options.Values{Buffer: "line"}}
+	o := &arguments{Values: options.Values{Report: options.Report{Buffer: "line"}}}
 	line, err := o.Table().Parse(args)
 	if err == nil {
 		err = o.Check()
@@ -75,32 +72,23 @@ func parseArgs(args []string) (*arguments, error) {
 			return o, err
 		}
 	}
-	o.run = btrace.Options{
-		Args: operands, Params: map[string]string{}, Getenv: os.Getenv, BTF: o.BTF, Functions: o.Functions,
-		PIDs: o.PIDs, FollowForks: o.Follow, Command: o.Command,
-		Cgroups: o.Cgroups, Containers: o.Containers, Pods: o.Pods, Wait: o.Wait,
-		Allow: o.Allow, Unsafe: o.Unsafe, Timeout: o.Timeout, MaxEvents: o.MaxEvents,
-		DryRun: o.DryRun, NoWarnings: o.NoWarn, Process: &btrace.Process{DropPrivileges: true},
-	}
-	o.report = btrace.Report{
-		Format: o.format.Name, Buffer: o.Buffer, Every: o.Every, Top: o.Top, Sort: o.Sort, Summary: o.Summary,
-		Names: o.Names, MaxSeries: o.MaxSeries, Quiet: o.Quiet, Verbose: o.Verbose, Raw: o.Raw,
-	}
+	o.Args, o.Params, o.Getenv, o.Process = operands, map[string]string{}, os.Getenv, &options.Process{DropPrivileges: true}
+	o.Format = o.format.Name
 	if len(o.Modes) > 0 {
-		o.run.Mode = o.Modes[0]
+		o.Mode = o.Modes[0]
 	}
-	if o.MaxMemory != "" {
-		if o.run.MaxMemory, err = permit.ParseSize(o.MaxMemory); err != nil {
+	if o.Memory != "" {
+		if o.MaxMemory, err = permit.ParseSize(o.Memory); err != nil {
 			return o, fmt.Errorf("--max-memory: %w", err)
 		}
 	}
-	if o.Budget != "" {
-		if o.run.Budget, err = policy.ParseBudget(o.Budget); err != nil {
+	if o.Share != "" {
+		if o.Budget, err = policy.ParseBudget(o.Share); err != nil {
 			return o, fmt.Errorf("--budget: %w", err)
 		}
 	}
-	if o.format.Metrics && o.run.Mode != "" {
-		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.format.Name, o.run.Mode)
+	if o.format.Metrics && o.Mode != "" {
+		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.format.Name, o.Mode)
 	}
 	if o.Rotate != "" {
 		size, err := permit.ParseSize(o.Rotate)
@@ -129,10 +117,10 @@ func (o *arguments) bound() (err error) {
 			return err
 		}
 	}
-	if o.MaxMemory == "" {
+	if o.Memory == "" {
 		return nil
 	}
-	return o.policy.Memory(o.run.MaxMemory)
+	return o.policy.Memory(o.MaxMemory)
 }
 
 // scriptArgs parses the arguments after "--": --name=value and --name are for getopt, everything
@@ -141,13 +129,13 @@ func (o *arguments) scriptArgs(args []string) {
 	for _, a := range args {
 		name, isNamed := strings.CutPrefix(a, "--")
 		if !isNamed {
-			o.run.Args = append(o.run.Args, a)
+			o.Args = append(o.Args, a)
 			continue
 		}
 		name, value, given := strings.Cut(name, "=")
 		if !given {
 			value = "true"
 		}
-		o.run.Params[name] = value
+		o.Params[name] = value
 	}
 }

@@ -113,7 +113,7 @@ func Run(args []string, s Streams) (exit int) {
 	var placed *diag.Error
 	switch {
 	case errors.As(err, &placed) && placed.Error() == err.Error() &&
-		color.Wanted(o.Color, format.IsTerminal(s.Err), os.Getenv):
+		color.Wanted(o.When, format.IsTerminal(s.Err), os.Getenv):
 		fmt.Fprintln(s.Err, placed.Painted("error"))
 	case errors.As(err, &placed): // starts with the script's name
 		fmt.Fprintln(stderr, diag.Printable(err.Error()))
@@ -125,9 +125,9 @@ func Run(args []string, s Streams) (exit int) {
 
 // onTerminal makes a run print how to end it, and report slow steps.
 func (o *arguments) onTerminal(w io.Writer) {
-	r := &o.report
+	r := &o.Report
 	dim, plain := "\x1b[2m", "\x1b[0m"
-	if r.Color = color.Wanted(o.Color, true, os.Getenv); !r.Color {
+	if r.Color = color.Wanted(o.When, true, os.Getenv); !r.Color {
 		dim, plain = "", ""
 	}
 	r.Hint = func(text string) { fmt.Fprintln(w, dim+text+plain) }
@@ -187,7 +187,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 			}
 		}
 	}
-	if hidden > 0 && !o.NoWarn {
+	if hidden > 0 && !o.NoWarnings {
 		out.Flush()
 		fmt.Fprintf(stderr, "btrun: %d attach points are not listed: %s does not permit them\n", hidden,
 			o.policy.ProbesAt())
@@ -210,7 +210,7 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	r := &o.report
+	r := &o.Report
 	r.Out, r.Err = s.Out, s.Err
 	if o.Output == "" {
 		r.Live = o.Top > 0 && os.Getenv("TERM") != "dumb"
@@ -232,10 +232,10 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 	switch {
 	case o.format.Document && isReplaced(o.Output):
-		o.run.Process.CreatesFiles = true
+		o.Process.CreatesFiles = true
 		return createDocument(o.Output)
 	case o.rotate != 0 || o.Every != 0 && isReplaced(o.Output) && !o.format.Document:
-		o.run.Process.CreatesFiles = o.rotate != 0
+		o.Process.CreatesFiles = o.rotate != 0
 		keep := o.Keep
 		if keep == 0 {
 			keep = defaultKeep

@@ -213,7 +213,8 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 	if o.Remote {
 		go o.watchInput(maxSilence, g.end, g.abandon)
 	}
-	s, err := btrace.LoadReport(waiting{context.Background(), g.wait}, object, o.run, &o.report)
+	report := btrace.Report(o.Report)
+	s, err := btrace.LoadReport(waiting{context.Background(), g.wait}, object, btrace.Options(o.Run), &report)
 	if err != nil {
 		return 1, err
 	}
@@ -227,7 +228,7 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 	if err := s.Attach(context.Background()); err != nil {
 		return 1, err
 	}
-	if o.run.Mode == "" {
+	if o.Mode == "" {
 		close(attached)
 		manager.send("READY=1")
 		if told != nil {

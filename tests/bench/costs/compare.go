@@ -20,6 +20,7 @@ import (
 	"btc/compile"
 	"btc/internal/manifest"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/run"
 	"btc/targets/kernel"
 )
@@ -198,7 +199,7 @@ func runCosts(o *object.Object, n int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := run.Load(o, run.Options{Out: io.Discard, Err: io.Discard, Quiet: true})
+	s, err := run.Load(o, run.Options{Report: options.Report{Quiet: true}})
 	if err != nil {
 		return nil, err
 	}

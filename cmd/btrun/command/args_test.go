@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"btc/loader/options"
+)
+
+// commandOnly are the options that are not those of a run or of its report.
+var commandOnly = []string{"color", "output", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version"}
+
+// TestOptionsReachRun checks that each other option of the table changes the options of a run or of its report.
+func TestOptionsReachRun(t *testing.T) {
+	file := t.TempDir()
+	values := map[string]string{
+		"pid": "1", "cgroup": "/", "container": "x", "pod": "x", "command": "true", "timeout": "5s", "max-events": "5", "btf": file,
+		"traceable-functions": file, "every": "5s", "max-series": "5", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%",
+	}
+	needs := map[string][]string{"follow-forks": {"-p1"}, "wait": {"--container=x"}, "max-series": {"-fprometheus"}}
+	t.Setenv("BPFTRACE_BTF", "")
+	parsed := func(args ...string) string {
+		t.Helper()
+		o, err := parseArgs(append(args, "x.o"))
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		o.Run.Getenv, o.Process = nil, nil // functions and pointers differ
+		return fmt.Sprintf("%+v %+v", o.Run, o.Report)
+	}
+	for _, row := range new(options.Values).Table() {
+		if slices.Contains(commandOnly, row.Name) {
+			continue
+		}
+		option := "--" + row.Name
+		if row.Value != "" {
+			value := values[row.Name]
+			if n := len(row.Choices); value == "" && n > 0 {
+				value = row.Choices[n-1].Name // the first is the default
+			}
+			if value == "" {
+				t.Errorf("%s: the test has no value for it", option)
+				continue
+			}
+			option += "=" + value
+		}
+		with := needs[row.Name]
+		if parsed(with...) == parsed(append(slices.Clone(with), option)...) {
+			t.Errorf("%s changes no option of a run", option)
+		}
+	}
+}
+
+// TestArgumentsReachRun checks the parameters of a script.
+func TestArgumentsReachRun(t *testing.T) {
+	o, err := parseArgs([]string{"x.o", "1", "two", "--", "3", "--name=value", "--flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.Args, []string{"1", "two", "3"}) || !reflect.DeepEqual(o.Params, map[string]string{"name": "value", "flag": "true"}) {
+		t.Errorf("arguments %q, parameters %q", o.Args, o.Params)
+	}
+}

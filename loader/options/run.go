@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"io"
+	"time"
+)
+
+// Run has the options of a run. btrun's command line sets its fields, and loader/run reads them. btrace.Options is the
+// same struct, with comments for its users: the fields of both must be the same, in the same order.
+type Run struct {
+	Args   []string
+	Params map[string]string
+
+	PID              int
+	PIDs             []int
+	FollowForks      bool
+	Cgroups          []string
+	Containers, Pods []string
+	Wait             bool
+	Command          string
+
+	Allow     []string
+	Unsafe    bool
+	MaxMemory uint64
+	Budget    float64
+	BTF       string
+	Functions string
+	Getenv    func(name string) string
+
+	Timeout   time.Duration
+	MaxEvents uint64
+	DryRun    bool
+	Mode      string
+
+	DropEvents bool
+	NoWarnings bool
+	Process    *Process
+}
+
+// Process is what a run may do to the whole process; see btrace.Process.
+type Process struct {
+	// DropPrivileges makes the process irrevocably drop, once everything is attached, the
+	// capabilities that the rest of the session does not need. Programs with cgo cannot do that.
+	DropPrivileges bool
+	// CreatesFiles keeps what creating files in directories of other users needs, because
+	// Report.Out does that while the session runs.
+	CreatesFiles bool
+}
+
+// Report has the options of what a run prints. btrace.Report is the same struct, like Run.
+type Report struct {
+	Out, Err io.Writer
+	Format   string
+	Buffer   string
+	Every    time.Duration
+
+	Top     int
+	Sort    string
+	Summary bool
+
+	Names bool
+
+	Object    string
+	MaxSeries int
+
+	Quiet, Verbose bool
+	Raw            bool
+	Color          bool
+	Live           bool
+
+	Hint, Progress func(text string)
+}
