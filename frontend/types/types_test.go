@@ -174,3 +174,20 @@ func TestSpaces(t *testing.T) {
 		t.Error("SameSpaces ignores the elements")
 	}
 }
+
+// TestKinds checks the predicates at the ends of their ranges of kinds.
+func TestKinds(t *testing.T) {
+	for _, c := range []struct {
+		kind                     Kind
+		integer, agg, isReadable bool
+	}{
+		{Invalid, false, false, false}, {None, false, false, false}, {Int, true, false, false}, {Bool, true, false, false}, {Enum, true, false, false},
+		{String, false, false, false}, {Probe, false, false, false}, {Count, false, true, true}, {Sum, false, true, true}, {Avg, false, true, true},
+		{Stats, false, true, false}, {Hist, false, true, false}, {Tseries, false, true, false},
+	} {
+		x := &Type{Kind: c.kind}
+		if x.IsInteger() != c.integer || x.IsAgg() != c.agg || x.IsReadable() != c.isReadable {
+			t.Errorf("kind %d: integer %v, aggregation %v, readable %v", c.kind, x.IsInteger(), x.IsAgg(), x.IsReadable())
+		}
+	}
+}

@@ -221,3 +221,16 @@ func BenchmarkLoadKallsyms(b *testing.B) {
 		}
 	}
 }
+
+// TestLookupAtOneAddress checks that of several functions at one address, also at the lowest, the first one is found.
+func TestLookupAtOneAddress(t *testing.T) {
+	k, err := ReadKallsyms(strings.NewReader("ffffffff00001000 T first\nffffffff00001000 T second\nffffffff00002000 T third\nffffffff00002000 T fourth\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[uint64]string{0xffffffff00001000: "first", 0xffffffff00001fff: "first", 0xffffffff00002001: "third"} {
+		if s, _, ok := k.Lookup(addr); !ok || s.Name != want {
+			t.Errorf("%#x: %s, want %s", addr, s.Name, want)
+		}
+	}
+}

@@ -84,3 +84,30 @@ func TestRetype(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestMemberInLaterTypes checks that types that are absent, or lack the struct or the member, do not end the search.
+func TestMemberInLaterTypes(t *testing.T) {
+	u32 := &btf.Int{Name: "u32", Size: 4}
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "other", Size: 4, Members: []btf.Member{{Name: "m", Type: u32}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := b.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = btf.NewBuilder([]btf.Type{&btf.Struct{Name: "s", Size: 4, Members: []btf.Member{{Name: "x", Type: u32}}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	lacking, err := b.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := &manifest.FieldUse{Type: "struct s", Path: "m"}
+	if m := member([]*btf.Spec{nil, without, lacking, withMember(t, u32)}, use); m == nil || m.Name != "m" {
+		t.Errorf("member = %+v", m)
+	}
+	if m := member([]*btf.Spec{nil, without, lacking}, use); m != nil {
+		t.Errorf("member = %+v", m)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -583,5 +584,23 @@ func TestParseRandom(t *testing.T) {
 	}
 	if found < 1000 {
 		t.Errorf("only %d groups", found)
+	}
+}
+
+// TestCandidates checks that groups that share an ID are told apart by their paths, and others have no path.
+func TestCandidates(t *testing.T) {
+	one := func(id, path string, user int) *named {
+		n := &named{Group: &Group{Kind: Container, ID: id, Path: path}}
+		n.User = user
+		return n
+	}
+	twin, other := strings.Repeat("a", 64), strings.Repeat("a", 20)+strings.Repeat("b", 44)
+	got := candidates([]*named{one(twin, "/x", 0), one(twin, "/y", 7), one(other, "/z", 0)})
+	want := []string{
+		twin[:21] + "  container   (name unknown) of user 7, cgroup /y", twin[:21] + "  container   (name unknown), cgroup /x",
+		other[:21] + "  container   (name unknown)"}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

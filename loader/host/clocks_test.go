@@ -10,7 +10,7 @@ import (
 )
 
 func TestParseOffsets(t *testing.T) {
-	got := parseOffsets("monotonic         -86400         5\nboottime      604800         0\nbad 1\nboottime x y\n")
+	got := parseOffsets("bad 1\nboottime x 1\nboottime 1 y\nmonotonic         -86400         5\nboottime      604800         0\nbad 1\nboottime x y\n")
 	if want := [4]time.Duration{604800 * time.Second, -86400*time.Second + 5}; got != want {
 		t.Errorf("offsets = %v, want %v", got, want)
 	}
@@ -47,5 +47,12 @@ func TestWallAfterClockStep(t *testing.T) {
 	near("after a step")
 	if h.Start != start || time.Duration(h.SoftTAI()-taiAhead).Abs() > time.Second {
 		t.Errorf("Start = %d, was %d; SoftTAI = %d, was %d", h.Start, start, h.SoftTAI(), taiAhead)
+	}
+}
+
+func TestSoftTAI(t *testing.T) {
+	h := Host{offsets: [4]time.Duration{1000, 200, 30, 4}}
+	if got := h.SoftTAI(); got != 970 {
+		t.Errorf("offset of TAI from the boot clock = %d, want that of clock 0 less that of clock 2, 970", got)
 	}
 }

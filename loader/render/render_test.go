@@ -84,6 +84,19 @@ func TestKeyOrder(t *testing.T) {
 		"@x[-1, z]: q\n@x[2, B]: r\n@x[2, a]: p\n")
 }
 
+// TestKeysEndAtNUL checks that what follows a string's NUL has no effect on the order.
+func TestKeysEndAtNUL(t *testing.T) {
+	l := &manifest.Layout{Kind: "string", Size: 4}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"ab\x00z", "ab\x00a", 0}, {"\x00zzz", "\x00aaa", 0}, {"\x00zzz", "a\x00\x00\x00", -1}, {"abcd", "abce", -1}, {"abcd", "abc\x00", 1}} {
+		if got := compareKeys(l, []byte(c.a), []byte(c.b)); got != c.want {
+			t.Errorf("%q and %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
 func TestNestedTupleKeepsParentheses(t *testing.T) {
 	inner := manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{{Off: 0, Layout: *intLayout}, {Off: 8, Layout: *intLayout}}}
 	m := &manifest.Map{Name: "@x", Shape: "count", Present: -1, Key: &manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{

@@ -92,6 +92,34 @@ func TestTracepoints(t *testing.T) {
 	}
 }
 
+// RawTracepoints knows sched_switch and sched_wakeup of the kernel, and m_event of the module m.
+func (fake) RawTracepoints(module string) ([]string, error) {
+	return map[string][]string{Vmlinux: {"sched_wakeup", "sched_switch"}, "m": {"m_event"}}[module], nil
+}
+
+func TestRawTracepointPatterns(t *testing.T) {
+	for point, want := range map[string]string{
+		"rawtracepoint:sched_*":         "vmlinux:sched_switch vmlinux:sched_wakeup",
+		"rawtracepoint:*":               "m:m_event vmlinux:sched_switch vmlinux:sched_wakeup",
+		"rawtracepoint:m:*":             "m:m_event",
+		"rawtracepoint:vmlinux:*switch": "vmlinux:sched_switch",
+		"rawtracepoint:x*":              "No matches for rawtracepoint x*.",
+	} {
+		p := program(0, point, "")
+		plan, err := One(fake{}, &p)
+		got := ""
+		for _, m := range plan.Matches {
+			got += " " + m.Group + ":" + m.Name
+		}
+		if err != nil {
+			got = " " + err.Error()
+		}
+		if got != " "+want {
+			t.Errorf("%s: %s, want %s", point, got, want)
+		}
+	}
+}
+
 // program returns a program with an attach point such as "kprobe:f" or "fentry:m:g".
 func program(clause int, text, missing string) manifest.Program {
 	parts := strings.Split(text, ":")

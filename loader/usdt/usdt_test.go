@@ -29,6 +29,8 @@ func TestArguments(t *testing.T) {
 		{elf.EM_X86_64, "8@(%rax, %rcx)", []Arg{{Memory, 0, 80, 88, 0, 8, false}}},
 		{elf.EM_X86_64, "4@16+4-8(%r15)", []Arg{{Memory, 12, 0, none, 0, 4, false}}},
 		{elf.EM_X86_64, "-4@here+4(%rip)", []Arg{{Memory, 0x2004 - 0x1000, 128, none, 0, 4, true}}},
+		{elf.EM_X86_64, "4@-4+here-8(%rip)", []Arg{{Memory, 0x2000 - 0x1000 - 12, 128, none, 0, 4, false}}},
+		{elf.EM_X86_64, "4@here+here(%rip) 4@here-here(%rip) 4@here+there(%rip) 4@4+4(%rip)", make([]Arg, 4)},
 		{elf.EM_X86_64, "%rax", []Arg{{Register, 0, 80, none, 0, 8, false}}},
 		// Arguments that cannot be read keep their position.
 		{elf.EM_X86_64, "8f@%xmm0 8@%rbx", []Arg{{}, {Register, 0, 40, none, 0, 8, false}}},
