@@ -112,7 +112,7 @@ lint: ## gofmt, vet, staticcheck, go mod tidy, vulnerabilities, generated code
 	@bash tests/lint.sh
 
 # bench compares with bpftrace on this kernel (root; about a quarter of an hour). BENCH has options,
-# such as "-quick -only events", or "-only guest,kernels" for the measurements in emulated guests.
+# such as "-quick -only events".
 bench: ## compares with bpftrace (root; a quarter of an hour): BENCH="-quick -only events"
 	@bash tests/setup/oracle.sh
 	$(GO) run ./tests/bench $(BENCH)

@@ -16,7 +16,7 @@ func (b *bench) code() error {
 	if err != nil {
 		return err
 	}
-	c := newCodeAxes("", "", "")
+	c := newCodeAxes()
 	for _, script := range scripts {
 		var sides [2]loadedSide
 		for k, t := range b.tools() {
@@ -50,19 +50,17 @@ func (b *bench) codeScripts() ([]string, error) {
 
 func scriptName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".bt") }
 
-// codeAxes are the three axes of one comparison of loaded code.
+// codeAxes are the three axes of loaded code.
 type codeAxes struct {
 	insns, verified, jited axis
 	left                   map[string]int
 }
 
-// newCodeAxes returns empty axes. prefix distinguishes their names from those of another kernel,
-// where is the end of their titles, and host describes the machine if it is not this one.
-func newCodeAxes(prefix, where, host string) *codeAxes {
+func newCodeAxes() *codeAxes {
 	return &codeAxes{
-		insns:    axis{Name: prefix + "code", Title: "Instructions after load" + where, Host: host},
-		verified: axis{Name: prefix + "verified", Title: "Instructions that the kernel's verifier went through" + where, Host: host},
-		jited:    axis{Name: prefix + "jited", Title: "Machine code after load" + where, Host: host},
+		insns:    axis{Name: "code", Title: "Instructions after load"},
+		verified: axis{Name: "verified", Title: "Instructions that the kernel's verifier went through"},
+		jited:    axis{Name: "jited", Title: "Machine code after load"},
 		left:     map[string]int{},
 	}
 }
@@ -107,7 +105,7 @@ func (c *codeAxes) put(r *result) {
 // there are none.
 type loadedSide struct {
 	Count, Insns, Verified, Jited int
-	Err                           string `json:",omitempty"`
+	Err                           string
 }
 
 func load(t tool, script string) loadedSide {

@@ -6,12 +6,11 @@
 //
 // The axes are compile (time and memory of the whole process), code (instructions after loading, and
 // those processed by the verifier), events (cost of one event), output (events printed without loss),
-// latency (delay until they are printed, and the loss in a burst), loader (start, memory, size), attach
-// (many probes), layouts (how btc stores data, compared with the alternatives) and filters (cost of -p,
-// --cgroup and --follow-forks per event). Three more only run if named by -only: fleet (snapshots, a
-// thousand hosts in a real Prometheus, btc merge), and, in emulated guests, guest (both tools' code on
-// a kernel with kprobes and fentry) and kernels (layouts on old and new kernels). Runs of the two tools
-// alternate and change their order each round; results are medians, with the minimum and the maximum.
+// latency (delay until they are printed, and the loss in a burst), loader (start, memory, size) and attach
+// (many probes). One more only runs if named by -only: fleet (snapshots, a thousand hosts in a real
+// Prometheus, btc merge). Runs of the two tools alternate and change their order each round; results are
+// medians, with the minimum and the maximum. docs/bench keeps the figures of axes that are no longer
+// measured: layouts and filters.
 // It writes bench.json, bench.svg and bench.md.
 // It needs root, a kernel with BPF statistics (5.8), and the bpftrace that tests/setup/oracle.sh
 // installs.
@@ -41,7 +40,6 @@ type bench struct {
 	dir    string // temporary files
 	bin    string // directory of btc and btrun; "" builds them
 	before string // directory of the btc and btrun to compare with; "" to compare with bpftrace
-	kernel string // kernel for guests, by its name in getkernels.sh
 	quick  bool
 	rounds int
 	match  *regexp.Regexp // cases to measure; nil for all
@@ -63,21 +61,10 @@ var axes = []struct {
 	{name: "latency", run: (*bench).latency},
 	{name: "loader", run: (*bench).loader},
 	{name: "attach", run: (*bench).attach},
-	{name: "layouts", run: (*bench).layouts},
-	{name: "filters", run: (*bench).filters},
 	{name: "fleet", run: (*bench).fleet, asked: true},
-	{name: "guest", run: (*bench).guestCode, asked: true},
-	{name: "kernels", run: (*bench).layoutsOnKernels, asked: true},
 }
 
 func main() {
-	if dir := os.Getenv(inGuest); dir != "" {
-		if err := guest(dir); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	if os.Getenv(inside) == "" {
 		os.Exit(enter())
 	}
@@ -94,7 +81,6 @@ func run() error {
 	out := flag.String("out", "docs/bench", "directory of the results; they replace those of the axes measured")
 	flag.StringVar(&b.bin, "bin", "", "directory of the btc and btrun to measure, instead of building them")
 	flag.StringVar(&b.before, "before", "", "directory of an earlier btc and btrun, to compare with instead of bpftrace")
-	flag.StringVar(&b.kernel, "kernel", "sid", "kernel of the guests of the axis guest")
 	flag.BoolVar(&b.quick, "quick", false, "fewer rounds and sizes, to look at a change")
 	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement (default 7, quick 3)")
 	flag.Parse()
