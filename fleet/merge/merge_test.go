@@ -312,3 +312,34 @@ func TestPartial(t *testing.T) {
 		t.Errorf("Partial = %q, report %s", r.Partial, r.AppendText(nil, "@n"))
 	}
 }
+
+// TestDiffers checks that maps are told apart by what determines their values, and by nothing else.
+func TestDiffers(t *testing.T) {
+	signed := func(signed bool) *manifest.Layout { return &manifest.Layout{Kind: "int", Signed: signed} }
+	for _, c := range []struct {
+		a, b manifest.Map
+		want bool
+	}{
+		{manifest.Map{Shape: "count"}, manifest.Map{Shape: "count", Bits: 1, Min: 1, Interval: 1}, false},
+		{manifest.Map{Shape: "count"}, manifest.Map{Shape: "sum"}, true},
+		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum", Value: signed(false)}, true},
+		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum", Value: signed(true)}, false},
+		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum"}, true},
+		{manifest.Map{Shape: "sum"}, manifest.Map{Shape: "sum", Value: signed(true)}, true},
+		{manifest.Map{Shape: "sum"}, manifest.Map{Shape: "sum", Value: signed(false)}, false},
+		{manifest.Map{Shape: "hist", Bits: 1}, manifest.Map{Shape: "hist", Bits: 2}, true},
+		{manifest.Map{Shape: "hist", Bits: 1}, manifest.Map{Shape: "hist", Bits: 1, Min: 2, Interval: 3}, false},
+		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2, Bits: 1}, false},
+		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 2, Max: 9, Step: 2}, true},
+		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 8, Step: 2}, true},
+		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 1}, true},
+		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, false},
+		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 2, Intervals: 2, Agg: "sum"}, true},
+		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 3, Agg: "sum"}, true},
+		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "min"}, true},
+	} {
+		if got := differs(&c.a, &c.b); got != c.want {
+			t.Errorf("%+v and %+v: %v", c.a, c.b, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package kerneltypes
 import (
 	"bytes"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -92,6 +93,37 @@ func TestGarbage(t *testing.T) {
 	for n := range len(blob) + 1 {
 		if _, _, err := subset(bytes.NewReader(blob[:n]), []string{"a"}); err == nil {
 			t.Errorf("no error for %d bytes of a struct without its member", n)
+		}
+	}
+}
+
+// TestLongHeader checks that types of a later kernel, whose header is longer, are read.
+func TestLongHeader(t *testing.T) {
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "a", Size: 4, Members: []btf.Member{{Name: "x", Type: &btf.Int{Name: "int", Size: 4}}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := slices.Concat(short[:24], make([]byte, 8), short[24:])
+	long[4] += 8
+	var subsets [][]byte
+	for _, blob := range [][]byte{short, long} {
+		s, missing, err := subset(bytes.NewReader(blob), []string{"a"})
+		if err != nil || len(missing) > 0 {
+			t.Fatal(missing, err)
+		}
+		subsets = append(subsets, s)
+	}
+	if !bytes.Equal(subsets[0], subsets[1]) {
+		t.Error("the length of the header changes the types")
+	}
+	for _, size := range []byte{0, 23} {
+		long[4] = size
+		if _, _, err := subset(bytes.NewReader(long), []string{"a"}); err == nil {
+			t.Errorf("a header of %d bytes is accepted", size)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package permit
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,5 +32,22 @@ func TestDescriptionJSON(t *testing.T) {
 		if diff := cmp.Diff(want.String(), string(d.JSON())); diff != "" {
 			t.Errorf("-encoding/json +JSON:\n%s", diff)
 		}
+	}
+}
+
+// TestClean checks that control characters are replaced in all strings, and that lists of the object stay as they are.
+func TestClean(t *testing.T) {
+	shared := []string{"a\nb", "c"}
+	d := struct {
+		Text  string
+		Lists [][]string
+		N     int
+	}{"x\x1b[1m\u0085", [][]string{shared, nil}, 3}
+	clean(reflect.ValueOf(&d).Elem())
+	if d.Text != "x\ufffd[1m\ufffd" || len(d.Lists) != 2 || len(d.Lists[0]) != 2 || d.Lists[0][0] != "a\ufffdb" || d.Lists[0][1] != "c" || d.N != 3 {
+		t.Errorf("%+q", d.Lists)
+	}
+	if shared[0] != "a\nb" {
+		t.Errorf("the object's list has changed: %q", shared)
 	}
 }

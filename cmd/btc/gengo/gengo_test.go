@@ -3,11 +3,14 @@
 package gengo
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"btc/compile"
 	"btc/internal/manifest"
@@ -56,6 +59,78 @@ func TestExamples(t *testing.T) {
 		if !seen["type "+name+" struct"] {
 			t.Errorf("%s: no type %s", path, name)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write testdata/all.go.txt")
+
+// TestSource holds the source for a script with parameters, arguments, maps of several shapes and events to testdata.
+func TestSource(t *testing.T) {
+	const script = `
+begin { printf("started\n"); printf("%d %s\n", getopt("least", 5), $1 == 7 ? "a" : "b"); }
+interval:ms:10 {
+	@count = count(); @sum[pid] = sum(1); @hist[comm, pid] = hist(4); @series = tseries(1, 1s, 5); @stats = stats(-5);
+	@plain[1] = (1, "x"); @flag = pid == 1; @stack = kstack; @narrow = (int8)1; @wide = (uint64)1;
+	printf("%s %d %llx\n", comm, (int32)pid, (uint64)nsecs);
+	if (getopt("verbose", false)) { print(@count); }
+}
+`
+	target, err := kernel.Default("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "all.bt", Text: script, Target: target, Compiler: "test"})
+	if out == nil {
+		t.Fatal(diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "All", Object: "all.o", JSON: "all.json", Script: "all.bt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "testdata/all.go.txt"
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s (-want +got); -update writes it:\n%s", file, d)
+	}
+}
+
+// TestWithoutParameters checks that a script without parameters has no type for them.
+func TestWithoutParameters(t *testing.T) {
+	target, err := kernel.Default("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: "begin { @ = 1; }", Target: target, Compiler: "test"})
+	if out == nil {
+		t.Fatal(diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", JSON: "x.json", Script: "x.bt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(got)
+	if !strings.Contains(text, "func LoadX(o btrace.Options) (*X, error) {") || strings.Contains(text, "Params") || strings.Contains(text, `"fmt"`) ||
+		strings.Contains(text, "case 0:") {
+		t.Errorf("%s", text)
 	}
 }
 
