@@ -94,11 +94,11 @@ func (t *threader) thread(b *ir.Block, p int) bool {
 	test := b.Values[0]
 	var checked, free [2]bool // by side
 	var stay []ir.Pred
-	ways := t.preds[b.ID]
-	for _, way := range ways {
-		e := way.Edge()
+	preds := t.preds[b.ID]
+	for _, pred := range preds {
+		e := pred.Edge()
 		side, known := 0, false
-		if way.Block != b && e.Args[p].IsConst() {
+		if pred.Block != b && e.Args[p].IsConst() {
 			var yes bool
 			yes, known = test.Cond.Decide(ir.RangeOf(e.Args[p].Imm), ir.RangeOf(test.Args[1].Imm))
 			if !yes {
@@ -109,20 +109,20 @@ func (t *threader) thread(b *ir.Block, p int) bool {
 			checked[side], free[side] = true, t.freeOf(b, side)
 		}
 		if !known || !free[side] {
-			stay = append(stay, way)
+			stay = append(stay, pred)
 			continue
 		}
 		*e = passOn(b.Term.Succs[side], b, e.Args)
-		t.preds[e.To.ID] = append(t.preds[e.To.ID], way)
+		t.preds[e.To.ID] = append(t.preds[e.To.ID], pred)
 		for _, a := range e.Args {
-			t.use(a, way.Block)
+			t.use(a, pred.Block)
 		}
 	}
 	t.preds[b.ID] = stay
 	if len(stay) == 0 {
 		t.drop(b)
 	}
-	return len(stay) < len(ways)
+	return len(stay) < len(preds)
 }
 
 // drop removes the edges out of b, which is unreachable, and out of the blocks that only those

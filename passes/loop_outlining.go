@@ -183,12 +183,12 @@ func (o *outliner) findBody() bool {
 
 // newPreheader redirects the edges into the loop through a preheader.
 func (o *outliner) newPreheader() {
-	ways := ir.Preds(o.f)[o.head.ID]
+	preds := ir.Preds(o.f)[o.head.ID]
 	o.pre = o.f.NewBlockAfter(o.head)
 	for _, p := range o.head.Params {
 		o.pre.AddParam(p.Type)
 	}
-	for _, w := range ways {
+	for _, w := range preds {
 		if !o.inside[w.Block] {
 			w.Edge().To = o.pre
 		}

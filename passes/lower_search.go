@@ -82,7 +82,7 @@ func lowerStrFindMem(l *lowering, v *ir.Value) *ir.Value {
 func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, needleCapacity int64) *ir.Value {
 	n, nn := l.copyString(needle, needleCapacity, "needle", 0)
 	before := n.Slot.Size // zero bytes before the text, which leave the window first
-	whole, h, hn := l.copyPadded(text, capacity, before)
+	buffer, h, hn := l.copyPadded(text, capacity, before)
 	b := l.forget(l.Or(l.random(), ir.Const(1)))
 
 	hash := l.eachByte(
@@ -99,7 +99,7 @@ func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, ne
 	)
 	want, power := l.forget(hash[0]), l.forget(hash[1])
 
-	back := l.forget(l.Sub(ir.Const(int64(before)), nn))
+	shift := l.forget(l.Sub(ir.Const(int64(before)), nn))
 	room := h.Slot.Size - 8 // size of the text's slot, a power of two
 	var old *ir.Value       // address of the bytes that leave the window
 	state := l.eachByte(
@@ -108,7 +108,7 @@ func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, ne
 		hn,
 		func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
 			if i == 0 {
-				old = l.Add(whole, l.And(l.Add(k, back), ir.Const(int64(room-1))))
+				old = l.Add(buffer, l.And(l.Add(k, shift), ir.Const(int64(room-1))))
 			}
 			w := l.Add(l.Binary(ir.OpMul, v[0], b), l.Load(ir.U8, l.Add(h, k), i))
 			w = l.Sub(w, l.Binary(ir.OpMul, l.Load(ir.U8, old, i), power))
@@ -127,7 +127,7 @@ func (l *lowering) findHash(text *ir.Value, capacity int64, needle *ir.Value, ne
 		nn,
 		func(k *ir.Value, i int, v []*ir.Value) []*ir.Value {
 			if i == 0 {
-				old = l.Add(whole, l.And(l.Add(from, k), ir.Const(int64(room-1))))
+				old = l.Add(buffer, l.And(l.Add(from, k), ir.Const(int64(room-1))))
 			}
 			in := l.AShr(l.Sub(l.AddImm(k, int64(i)), nn), ir.Const(63))
 			x := l.Binary(ir.OpXor, l.Load(ir.U8, old, i), l.Load(ir.U8, l.Add(n, k), i))
@@ -152,11 +152,11 @@ func (l *lowering) random() *ir.Value {
 // front of it and 8 more bytes at the slot's end. It returns the addresses of the slot and of the
 // string, and the string's length. The size of the slot without the last 8 bytes is a power of
 // two.
-func (l *lowering) copyPadded(from *ir.Value, capacity int64, before int) (whole, at, length *ir.Value) {
-	whole = l.scratch("text", powerOfTwo(before+int(capacity))+8)
-	l.Emit(ir.OpMemZero, ir.TVoid, whole).Imm = int64(before)
-	at = l.AddImm(whole, int64(before))
-	return whole, at, l.readLength(at, from, capacity)
+func (l *lowering) copyPadded(from *ir.Value, capacity int64, before int) (buffer, at, length *ir.Value) {
+	buffer = l.scratch("text", powerOfTwo(before+int(capacity))+8)
+	l.Emit(ir.OpMemZero, ir.TVoid, buffer).Imm = int64(before)
+	at = l.AddImm(buffer, int64(before))
+	return buffer, at, l.readLength(at, from, capacity)
 }
 
 // eachByte emits a loop over the bytes of a text up to length, which is less than size, unrolled

@@ -167,8 +167,8 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 		}
 		return h
 	}
-	whole := int64(roundUp(int(n), hashedAtOnce))
-	for i := n; i < whole; i++ {
+	padded := int64(roundUp(int(n), hashedAtOnce))
+	for i := n; i < padded; i++ {
 		l.Store(ir.U64, p, int(8*i), ir.Const(0))
 	}
 	done := l.Split()
@@ -185,7 +185,7 @@ func (l *lowering) hashFrames(p *ir.Value, n int64) *ir.Value {
 	l.continueAt(body)
 	mixed, last := l.hashWords(l.Add(p, off), h, hashedAtOnce)
 	next := l.AddImm(off, 8*hashedAtOnce)
-	body.Br(l.ICmp(ir.ULT, next, ir.Const(8*whole)), ir.Edge{To: head, Args: []*ir.Value{next, mixed, last}},
+	body.Br(l.ICmp(ir.ULT, next, ir.Const(8*padded)), ir.Edge{To: head, Args: []*ir.Value{next, mixed, last}},
 		ir.Edge{To: done, Args: []*ir.Value{mixed}}, l.Pos)
 	l.continueAt(done)
 	return l.Mul(result, ir.Const(hashFactor))

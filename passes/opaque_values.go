@@ -133,7 +133,7 @@ func (k *known) findWebs() {
 				switch {
 				case v.Type != ir.TI64:
 				case v.Op == ir.OpParam, v.Op == ir.OpSelect, (v.Op == ir.OpAdd || v.Op == ir.OpSub) && v.Args[1].IsConst():
-					k.back(v, func(a *ir.Value) {
+					k.operands(v, func(a *ir.Value) {
 						if a.ID >= 0 && a.Type == ir.TI64 {
 							k.web[find(v.ID)] = find(a.ID)
 						}
@@ -149,8 +149,8 @@ func (k *known) findWebs() {
 	}
 }
 
-// back calls use for the operands of v; for a parameter, for those of all edges.
-func (k *known) back(v *ir.Value, use func(*ir.Value)) {
+// operands calls use for the operands of v; for a parameter, for those of all edges.
+func (k *known) operands(v *ir.Value, use func(*ir.Value)) {
 	if v.Op != ir.OpParam {
 		for _, a := range v.Args {
 			use(a)
@@ -159,8 +159,8 @@ func (k *known) back(v *ir.Value, use func(*ir.Value)) {
 	}
 	for i, p := range v.Block.Params {
 		if p == v {
-			for _, way := range k.preds[v.Block.ID] {
-				use(way.Edge().Args[i])
+			for _, pred := range k.preds[v.Block.ID] {
+				use(pred.Edge().Args[i])
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (k *known) findRanged() ir.ValueSet {
 	for len(work) > 0 {
 		v := work[len(work)-1]
 		work = work[:len(work)-1]
-		k.back(v, add)
+		k.operands(v, add)
 	}
 	return set
 }
@@ -241,7 +241,7 @@ func (k *known) greatest(property func(v *ir.Value, set ir.ValueSet) bool) ir.Va
 
 func (k *known) all(v *ir.Value, set ir.ValueSet) bool {
 	all := true
-	k.back(v, func(a *ir.Value) { all = all && (a.IsConst() || a.Type == ir.TI1 || set.Has(a)) })
+	k.operands(v, func(a *ir.Value) { all = all && (a.IsConst() || a.Type == ir.TI1 || set.Has(a)) })
 	return all
 }
 
@@ -252,7 +252,7 @@ func (k *known) isRuntime(v *ir.Value, set ir.ValueSet) bool {
 		return true
 	case ir.OpParam, ir.OpSelect:
 		all := true
-		k.back(v, func(a *ir.Value) { all = all && (a.Type == ir.TI1 || a.ID >= 0 && set.Has(a)) })
+		k.operands(v, func(a *ir.Value) { all = all && (a.Type == ir.TI1 || a.ID >= 0 && set.Has(a)) })
 		return all
 	}
 	some := false
@@ -283,13 +283,13 @@ func (k *known) isFree(v *ir.Value, set ir.ValueSet) bool {
 			free = free && set.Has(a)
 		}
 	}
-	k.back(v, look)
+	k.operands(v, look)
 	// The branches that choose among a parameter's values are at the ends of the predecessors, or one block up where a
 	// predecessor is a block on a split edge.
 	if v.Op == ir.OpParam && !k.runtime.Has(v) {
-		for _, way := range k.preds[v.Block.ID] {
-			look(way.Block.Term.Arg)
-			if up := k.preds[way.Block.ID]; len(up) == 1 {
+		for _, pred := range k.preds[v.Block.ID] {
+			look(pred.Block.Term.Arg)
+			if up := k.preds[pred.Block.ID]; len(up) == 1 {
 				look(up[0].Block.Term.Arg)
 			}
 		}
@@ -374,7 +374,7 @@ func (k *known) findTests() {
 		v := work[len(work)-1]
 		work = work[:len(work)-1]
 		if v.Op == ir.OpParam || v.Op == ir.OpSelect || v.Op.Is(ir.Binary) {
-			k.back(v, ask)
+			k.operands(v, ask)
 		}
 	}
 }
@@ -400,7 +400,7 @@ func (k *known) differs(v *ir.Value) (computed, compared bool) {
 	case k.fixed.Has(v):
 		computed = true
 	case k.branched[v.ID]:
-		k.back(v, func(a *ir.Value) { computed = computed || a.IsConst() || k.fixed.Has(a) })
+		k.operands(v, func(a *ir.Value) { computed = computed || a.IsConst() || k.fixed.Has(a) })
 	}
 	return computed, compared
 }

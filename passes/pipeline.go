@@ -88,12 +88,12 @@ func tooLarge(m *ir.Module) []ir.Diag {
 		if !slices.ContainsFunc(f.Slots, func(s *ir.Slot) bool { return s.Size > maxObject }) {
 			continue
 		}
-		said := map[*ir.Slot]bool{}
+		reported := map[*ir.Slot]bool{}
 		for _, b := range f.Blocks {
 			for _, v := range b.Values {
 				for _, a := range v.Args {
-					if s := a.Slot; s != nil && s.Size > maxObject && !said[s] {
-						said[s] = true
+					if s := a.Slot; s != nil && s.Size > maxObject && !reported[s] {
+						reported[s] = true
 						diags = append(diags, ir.Diag{
 							Pos: v.Pos,
 							Text: fmt.Sprintf("a value of %d bytes is used here, the limit is %d", s.Size,

@@ -210,10 +210,10 @@ func dropParams(f *ir.Func) bool {
 
 // onlyArgument returns the value that all edges pass for p; p itself, along a back edge, is
 // ignored. A nullable parameter keeps its type.
-func onlyArgument(p *ir.Value, i int, ways []ir.Pred, subst ir.Subst) *ir.Value {
+func onlyArgument(p *ir.Value, i int, preds []ir.Pred, subst ir.Subst) *ir.Value {
 	var only *ir.Value
-	for _, way := range ways {
-		a := subst.Of(way.Edge().Args[i])
+	for _, pred := range preds {
+		a := subst.Of(pred.Edge().Args[i])
 		switch {
 		case a == p:
 		case only == nil:

@@ -142,13 +142,13 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 			most += step
 		}
 	}
-	whole, what := true, "a loop of so many iterations"
+	complete, what := true, "a loop of so many iterations"
 	for _, in := range facts.nest.Loops {
 		// The verifier checks the callback of a loop over a map again in each iteration,
 		// since 6.7 several times: such a loop has no in-place form.
 		if within(in, l) &&
 			slices.ContainsFunc(in.Header.Values, func(v *ir.Value) bool { return v.Op == ir.OpMapNext }) {
-			whole, what = false, "a loop with 'for' over a map in it"
+			complete, what = false, "a loop with 'for' over a map in it"
 		}
 		if next := rangeHead(in); next != nil && facts.dom.Dominates(l.Header, in.Header) {
 			n := next.Args[0]
@@ -165,11 +165,11 @@ func (p *planner) planNest(facts *loopFacts, l *ir.Loop, budget loopCost) {
 				most = max(most, 1)
 			}
 			if !p.within[next] && (p.trips[next] < minTripCount || len(cutsOf(facts.f, next.Args[0])) == 0) {
-				whole = false
+				complete = false
 			}
 		}
 	}
-	if most == 0 || !whole {
+	if most == 0 || !complete {
 		next := rangeHead(l)
 		p.m.Meta.AddNeed(ir.Need{Feature: rangeHelper, Construct: what, Pos: next.Pos})
 	}

@@ -290,7 +290,7 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 		}
 		named[name] = value
 	}
-	values, named, err := manifest.WithGiven(r.base, params, named)
+	values, named, err := manifest.MergeParams(r.base, params, named)
 	if err == nil {
 		_, err = manifest.ParseParams(r.base, values, named)
 	}

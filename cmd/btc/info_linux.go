@@ -33,7 +33,7 @@ func yesNo(is bool) string {
 // printInfo prints what a bug report needs: the system, this program, and the features of
 // the running kernel. The headings and names are those of bpftrace --info.
 func printInfo() int {
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		return fail("%v", err)
 	}

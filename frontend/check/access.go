@@ -22,10 +22,10 @@ func (b *body) field(x *ast.Field, e *Expr) {
 		b.argsField(x, id, e)
 		return
 	}
-	around := b.around
-	b.around = x
+	outer := b.enclosing
+	b.enclosing = x
 	base := b.expr(x.X)
-	b.around = around
+	b.enclosing = outer
 	t := base.Type
 	switch {
 	case invalid(t) && t.Kind != types.Record:
@@ -102,7 +102,7 @@ func (b *body) member(x *ast.Field, e *Expr, p *Location, t *types.Type) {
 		return
 	}
 	e.Location = p
-	b.placed(x, e, m.Type)
+	b.setLvalue(x, e, m.Type)
 }
 
 func (b *body) noMember(at *ast.Name, t *types.Type) {
@@ -265,8 +265,8 @@ func (b *body) onOtherKernels(x *ast.Field, comp *types.Composite, p *Location) 
 	if comp.CORE == "" || len(p.last().Others) > 0 {
 		return false
 	}
-	if b.around != nil && ast.Unparen(b.around.X) == x &&
-		(p.last().known("."+b.around.Name.Text) || p.last().known("->"+b.around.Name.Text)) {
+	if b.enclosing != nil && ast.Unparen(b.enclosing.X) == x &&
+		(p.last().known("."+b.enclosing.Name.Text) || p.last().known("->"+b.enclosing.Name.Text)) {
 		return false
 	}
 	t, ok := b.t.Struct(tag)
@@ -312,9 +312,9 @@ func (p *Location) addOff(n int) {
 	p.Steps = append(p.Steps, Step{Off: n})
 }
 
-// placed sets the type of e, whose object is at e.Location: a char array is a string. Pointers have the address space
+// setLvalue sets the type of e, whose object is at e.Location: a char array is a string. Pointers have the address space
 // of the location unless their declaration says otherwise, and so do numbers, which may be addresses.
-func (b *body) placed(x ast.Node, e *Expr, t *types.Type) {
+func (b *body) setLvalue(x ast.Node, e *Expr, t *types.Type) {
 	e.Type, e.Location.Chars = t, 0
 	switch {
 	case t.Kind == types.Array && t.Chars == types.ScriptChars && t.Len > 0:
@@ -409,7 +409,7 @@ func (b *body) arrayElem(x *ast.Index, e *Expr, base *Expr, elem *types.Type, n 
 		p.Steps = append(p.Steps, Step{Index: x.I, Scale: elem.Size, Len: n})
 	}
 	e.Location = p
-	b.placed(x, e, elem)
+	b.setLvalue(x, e, elem)
 }
 
 func (b *body) pointerElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
@@ -424,7 +424,7 @@ func (b *body) pointerElem(x *ast.Index, e *Expr, t *types.Type, c *Const) {
 		p.Steps = append(p.Steps, Step{Index: x.I, Scale: t.Elem.Size})
 	}
 	e.Location = p
-	b.placed(x, e, t.Elem)
+	b.setLvalue(x, e, t.Elem)
 }
 
 // argsHere reports whether args may be used in this probe.
@@ -501,7 +501,7 @@ func (b *body) tracepointField(x *ast.Field, e *Expr) {
 		e.Type = types.TInt64.WithSpace(types.Kernel)
 		return
 	}
-	b.placed(x, e, b.traceFieldType(f))
+	b.setLvalue(x, e, b.traceFieldType(f))
 }
 
 // recordUse records a field that is read at the target's offset. Records of system calls are exempt: they have one
@@ -606,7 +606,7 @@ func (b *body) argLocation(x ast.Node, e *Expr, proto *kernel.Type, i int) {
 	}
 	b.out.Args[i] = use
 	e.Location = &Location{Root: RootArg, Space: types.Kernel, Arg: i}
-	b.placed(x, e, t)
+	b.setLvalue(x, e, t)
 }
 
 // proto returns the prototype of the probed function, nil when the target has none.

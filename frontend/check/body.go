@@ -22,39 +22,39 @@ type body struct {
 	clause *clause
 	point  *Point
 	// sharing are all attach points that share this typing, including point.
-	sharing []*Point
-	sub     *Subprog           // the function with this body; nil for a probe
-	ends    bool               // the end of the body is not reached
-	event   *kernel.TraceEvent // for tracepoints that the target knows
-	out     *Body
-	vars    map[*slot]*Var
-	seen    map[*slot]bool // assigned so far in this round
-	loops   int            // depth of loops around the current statement
-	fors    int            // for loops among them
-	whiles  int            // while loops among them
-	walks   int            // loops over maps among them
-	trips   float64        // product of the known trip counts of for loops among them; 0: none
-	noValue ast.Expr       // a literal that is not part of the program, see compileTimeStrings
-	folding int            // depth of expressions whose strings are folded into a longer one
-	quiet   int            // depth of expressions that are typed but not evaluated (sizeof)
-	depth   int            // nesting depth of expressions
-	repeat  int            // number of times that unroll repeats the current statement
-	stmts   int            // statements so far in this round, repetitions included
-	calls   map[*Subprog]calls
-	whole   struct { // the innermost tuple, record or key, for messages
-		x     ast.Expr
-		where string
+	sharing   []*Point
+	sub       *Subprog           // the function with this body; nil for a probe
+	ends      bool               // the end of the body is not reached
+	event     *kernel.TraceEvent // for tracepoints that the target knows
+	out       *Body
+	vars      map[*slot]*Var
+	seen      map[*slot]bool // assigned so far in this round
+	loops     int            // depth of loops around the current statement
+	fors      int            // for loops among them
+	whiles    int            // while loops among them
+	walks     int            // loops over maps among them
+	trips     float64        // product of the known trip counts of for loops among them; 0: none
+	noValue   ast.Expr       // a literal that is not part of the program, see compileTimeStrings
+	folding   int            // depth of expressions whose strings are folded into a longer one
+	quiet     int            // depth of expressions that are typed but not evaluated (sizeof)
+	depth     int            // nesting depth of expressions
+	repeat    int            // number of times that unroll repeats the current statement
+	stmts     int            // statements so far in this round, repetitions included
+	calls     map[*Subprog]calls
+	composite struct { // the innermost tuple, record or key, for messages
+		x       ast.Expr
+		context string
 	}
 	// sources are the expressions assigned to each variable in this round.
 	sources map[*Var][]ast.Expr
 	// trusting are the deferred checks of pointers whose type the kernel must know.
-	trusting []func()
-	back     *ast.ReturnStmt // the first return in a loop
-	around   *ast.Field      // the innermost member access around the current expression
+	trusting   []func()
+	loopReturn *ast.ReturnStmt // the first return in a loop
+	enclosing  *ast.Field      // the innermost member access around the current expression
 	// unknown is the last unknown name, and its diagnostic.
 	unknown struct {
 		at   *ast.Ident
-		said *diag.Diagnostic
+		diag *diag.Diagnostic
 	}
 }
 
@@ -217,11 +217,11 @@ func (b *body) stmt(s ast.Stmt) (ends bool) {
 		return true
 	case *ast.ReturnStmt:
 		if b.fors+b.whiles > 0 {
-			if b.back == nil {
-				b.back = s
+			if b.loopReturn == nil {
+				b.loopReturn = s
 			}
-			if (b.back.X == nil) != (s.X == nil) {
-				b.fail(diag.BadJump, s, "Return value used in loop is inconsistent").Note(b.back.At, "another return from a loop is here")
+			if (b.loopReturn.X == nil) != (s.X == nil) {
+				b.fail(diag.BadJump, s, "Return value used in loop is inconsistent").Note(b.loopReturn.At, "another return from a loop is here")
 			}
 		}
 		if b.sub != nil {

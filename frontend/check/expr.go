@@ -283,7 +283,7 @@ func (b *body) ident(x *ast.Ident, e *Expr) {
 	case b.stackArgument(x, e), b.oldName(x, x.Name, nil, e):
 	default:
 		d := b.fail(diag.UnknownName, x, "Unknown identifier: '%s'", x.Name)
-		b.unknown.at, b.unknown.said = x, d
+		b.unknown.at, b.unknown.diag = x, d
 		switch near := spell.Nearest(x.Name, b.plainNames(x.Name)); near {
 		case "":
 		case x.Name:
@@ -381,7 +381,7 @@ func (b *body) variable(x *ast.Var, e *Expr) {
 
 // part types an expression that is part of a tuple, record or key; where names that for messages.
 func (b *body) part(where string, x ast.Expr, typ func(ast.Expr) *types.Type) *types.Type {
-	b.whole.x, b.whole.where = ast.Unparen(x), where
+	b.composite.x, b.composite.context = ast.Unparen(x), where
 	return typ(x)
 }
 
@@ -408,11 +408,11 @@ func (b *body) readMap(x ast.Expr, name *ast.Map, keys []ast.Expr, e *Expr) {
 	case m.agg != nil:
 		message := "Value '%s' cannot be read by the script"
 		switch {
-		case b.whole.x != x:
-		case b.whole.where == "as a key":
+		case b.composite.x != x:
+		case b.composite.context == "as a key":
 			message = "Value '%s' cannot be used as a map key."
 		default:
-			message = "Map type %s cannot exist " + b.whole.where + "."
+			message = "Map type %s cannot exist " + b.composite.context + "."
 		}
 		b.fail(diag.BadMapUse, x, message, m.agg).
 			Hint("print(%s) prints the whole map", m.Name)

@@ -53,7 +53,7 @@ func (b *body) quotesMissing(x *ast.Binary, left, right *types.Type) {
 		other *types.Type
 	}{{x.X, right}, {x.Y, left}} {
 		if id, ok := ast.Unparen(side.x).(*ast.Ident); ok && side.other.Kind == types.String && b.unknown.at == id {
-			b.unknown.said.Hint("string literals need double quotes: \"%s\"", id.Name)
+			b.unknown.diag.Hint("string literals need double quotes: \"%s\"", id.Name)
 		}
 	}
 }

@@ -125,14 +125,14 @@ func (b *body) deref(x *ast.Unary, e *Expr) {
 	case invalid(t):
 	case t.Kind == types.Int, b.bareAddress(x.X):
 		e.Location = &Location{Root: RootPointer, Base: x.X, Space: t.Space}
-		b.placed(x, e, types.TUint64)
+		b.setLvalue(x, e, types.TUint64)
 	case t.Kind == types.Struct:
 		b.fail(diag.BadOperands, x, "Can not dereference struct/union of type '%s'. It is not a pointer.", t)
 	case t.Kind != types.Pointer || t.Elem.Kind == types.None || t.Elem.Kind == types.Func:
 		b.fail(diag.BadOperands, x, "Can not dereference type '%s'. It is not a pointer.", t)
 	default:
 		e.Location = &Location{Root: RootPointer, Base: x.X, Space: t.Space}
-		b.placed(x, e, t.Elem)
+		b.setLvalue(x, e, t.Elem)
 	}
 }
 

@@ -167,7 +167,7 @@ func (b *body) userArg(x *ast.Field, e *Expr) {
 		return
 	}
 	e.Location = &Location{Root: RootArg, Space: types.User, Arg: p.Arg}
-	b.placed(x, e, p.Type)
+	b.setLvalue(x, e, p.Type)
 }
 
 // severalPrograms reports whether the attach points of the clause are in more than one file.

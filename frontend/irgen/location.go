@@ -13,9 +13,9 @@ import (
 	"btc/targets/kernel"
 )
 
-// where is the address of an object: base plus a fixed offset, or plus a relocated field. The last step is not yet
+// reloc is the address of an object: base plus a fixed offset, or plus a relocated field. The last step is not yet
 // applied, so that a read op can contain it.
-type where struct {
+type reloc struct {
 	base *ir.Value
 	off  int64
 	core ir.CORERef
@@ -23,7 +23,7 @@ type where struct {
 
 // apply makes the address a value. The verifier does not accept an unknown offset into program memory, so a relocated
 // field there is addressed like kernel memory.
-func (f *fn) apply(w where) *ir.Value {
+func (f *fn) apply(w reloc) *ir.Value {
 	if w.core.Type != "" {
 		if ours(w.base) {
 			w.base = f.Cast(ir.TKAddr, w.base)
@@ -41,11 +41,11 @@ func ours(p *ir.Value) bool {
 }
 
 // locate computes the address of a location, without its last step.
-func (f *fn) locate(p *check.Location) where { return f.walk(p, p.Steps) }
+func (f *fn) locate(p *check.Location) reloc { return f.walk(p, p.Steps) }
 
 // walk computes the address after the given steps from a location's root, without the last step.
-func (f *fn) walk(p *check.Location, steps []check.Step) where {
-	var w where
+func (f *fn) walk(p *check.Location, steps []check.Step) reloc {
+	var w reloc
 	switch p.Root {
 	case check.RootPointer:
 		w.base = f.as(addrType(p.Space), f.scalar(p.Base))
@@ -65,7 +65,7 @@ func (f *fn) walk(p *check.Location, steps []check.Step) where {
 			if !w.base.Type.IsPtr() {
 				t = w.base.Type
 			}
-			w = where{base: f.eitherForm(s, t, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
+			w = reloc{base: f.alternatives(s, t, func(s check.Step) *ir.Value { return f.apply(f.step(w, s)) })}
 			continue
 		}
 		w = f.step(w, s)
@@ -73,8 +73,8 @@ func (f *fn) walk(p *check.Location, steps []check.Step) where {
 	return w
 }
 
-// eitherForm reads with the alternative of a step that the host has.
-func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value) *ir.Value {
+// alternatives reads with the alternative of a step that the host has.
+func (f *fn) alternatives(s check.Step, t ir.Type, read func(check.Step) *ir.Value) *ir.Value {
 	if len(s.Others) == 0 {
 		return read(s)
 	}
@@ -89,7 +89,7 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 	f.start(yes, true)
 	f.jump(join, read(other))
 	f.start(no, true)
-	f.jump(join, f.eitherForm(rest, t, read))
+	f.jump(join, f.alternatives(rest, t, read))
 	result := join.AddParam(t)
 	f.start(join, true)
 	return result
@@ -98,11 +98,11 @@ func (f *fn) eitherForm(s check.Step, t ir.Type, read func(check.Step) *ir.Value
 // directContext reports whether a location in the context can be loaded through the unmodified context pointer, as
 // the verifier requires.
 func directContext(p *check.Location) bool {
-	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !located(p)
+	return len(p.Steps) == 1 && p.Steps[0].Index == nil && len(p.Steps[0].Others) == 0 && !isDataLoc(p)
 }
 
-// located reports whether a location is variable data of a tracepoint: its value is the address of the data.
-func located(p *check.Location) bool {
+// isDataLoc reports whether a location is variable data of a tracepoint: its value is the address of the data.
+func isDataLoc(p *check.Location) bool {
 	if len(p.Steps) == 0 {
 		return false
 	}
@@ -110,29 +110,29 @@ func located(p *check.Location) bool {
 	return last.DataLoc || last.RelLoc
 }
 
-func (f *fn) step(w where, s check.Step) where {
+func (f *fn) step(w reloc, s check.Step) reloc {
 	if then := s.Then; then != nil {
 		s.Then = nil
 		t := ir.TKAddr
 		if !w.base.Type.IsPtr() {
 			t = w.base.Type
 		}
-		return f.step(where{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
+		return f.step(reloc{base: f.readWord(f.step(w, s), ir.U64, t)}, *then)
 	}
 	switch {
-	case s.CORE != "" && s.DataLoc: // another alternative, see eitherForm
-		w = f.dataLoc(where{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
+	case s.CORE != "" && s.DataLoc: // another alternative, see alternatives
+		w = f.dataLoc(reloc{base: f.ctx, core: ir.CORERef{Type: s.CORE, Path: s.Path}}, s)
 	case s.CORE != "":
 		if w.core.Type != "" || w.off != 0 {
-			w = where{base: f.apply(w)}
+			w = reloc{base: f.apply(w)}
 		}
 		w.core = ir.CORERef{Type: s.CORE, Path: s.Path}
 	case s.Index != nil:
-		w = f.index(where{base: f.apply(w)}, s)
+		w = f.index(reloc{base: f.apply(w)}, s)
 	case s.DataLoc || s.RelLoc:
 		w = f.dataLoc(w, s)
 	case w.core.Type != "":
-		w = where{base: f.apply(w), off: int64(s.Off)}
+		w = reloc{base: f.apply(w), off: int64(s.Off)}
 	default:
 		w.off += int64(s.Off)
 	}
@@ -143,7 +143,7 @@ const outsideText = "Array access out of bounds. This can lead to unexpected res
 
 // index adds a number of elements. Program memory cannot be loaded at an unknown offset, so it is addressed like
 // kernel memory.
-func (f *fn) index(w where, s check.Step) where {
+func (f *fn) index(w reloc, s check.Step) reloc {
 	i := f.num(s.Index)
 	if i.IsConst() && (s.Len == 0 || uint64(i.Imm) < uint64(s.Len)) {
 		w.off += i.Imm * int64(s.Scale)
@@ -170,7 +170,7 @@ func (f *fn) index(w where, s check.Step) where {
 }
 
 // dataLoc follows a tracepoint's {u16 offset, u16 length} to its data.
-func (f *fn) dataLoc(w where, s check.Step) where {
+func (f *fn) dataLoc(w reloc, s check.Step) reloc {
 	if b := w.base; b.Op == ir.OpCast && b.Args[0] == f.ctx {
 		w.base = f.ctx // a load instead of a probe read
 	}
@@ -180,11 +180,11 @@ func (f *fn) dataLoc(w where, s check.Step) where {
 	if s.RelLoc {
 		base = f.AddImm(f.apply(w), 4)
 	}
-	return where{base: f.Add(base, off)}
+	return reloc{base: f.Add(base, off)}
 }
 
 // readWord reads a scalar at an address.
-func (f *fn) readWord(w where, k ir.MemKind, t ir.Type) *ir.Value {
+func (f *fn) readWord(w reloc, k ir.MemKind, t ir.Type) *ir.Value {
 	v := f.Emit(ir.OpRead, t, w.base)
 	v.Mem, v.Imm, v.CORE = k, w.off, w.core
 	return v
@@ -211,13 +211,13 @@ func (f *fn) readLocation(x ast.Expr, e *check.Expr) *ir.Value {
 		return f.register(v, e.Type)
 	}
 	if p.Root == check.RootCtx && len(p.Steps) == 1 && len(p.Steps[0].Others) > 0 {
-		return f.readForms(where{base: f.ctx}, p.Steps[0], x, e)
+		return f.readAlternatives(reloc{base: f.ctx}, p.Steps[0], x, e)
 	}
 	if n := len(p.Steps); n > 0 && differs(p.Steps[n-1]) && p.Root == check.RootPointer {
-		return f.readForms(f.walk(p, p.Steps[:n-1]), p.Steps[n-1], x, e)
+		return f.readAlternatives(f.walk(p, p.Steps[:n-1]), p.Steps[n-1], x, e)
 	}
 	w := f.locate(p)
-	if located(p) {
+	if isDataLoc(p) {
 		return f.as(irType(e.Type), f.apply(w))
 	}
 	if ours(w.base) {
@@ -243,11 +243,11 @@ func (f *fn) readLocation(x ast.Expr, e *check.Expr) *ir.Value {
 // differs reports whether kernels keep the value of a step in different members or encodings.
 func differs(s check.Step) bool { return len(s.Others)+len(s.Tagged) > 0 || s.Flags != 0 }
 
-// readForms reads the value of a step that differs between kernels; w is the address before it.
-func (f *fn) readForms(w where, s check.Step, x ast.Expr, e *check.Expr) *ir.Value {
+// readAlternatives reads the value of a step that differs between kernels; w is the address before it.
+func (f *fn) readAlternatives(w reloc, s check.Step, x ast.Expr, e *check.Expr) *ir.Value {
 	t, k := irType(e.Type), memKind(e.Type)
 	v := f.readTagged(s.Tagged, w, s, x, e, func() *ir.Value {
-		return f.eitherForm(s, t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
+		return f.alternatives(s, t, func(s check.Step) *ir.Value { return f.readWord(f.step(w, s), k, t) })
 	})
 	if s.Flags != 0 {
 		v = f.And(v, ir.Const(int64(^s.Flags)))
@@ -257,7 +257,7 @@ func (f *fn) readForms(w where, s check.Step, x ast.Expr, e *check.Expr) *ir.Val
 
 // readTagged reads the first of the members whose tag says that they hold the value, or calls other. A
 // kernel without the member or without its enumerator never has the tag.
-func (f *fn) readTagged(all []kernel.TaggedMember, w where, s check.Step, x ast.Expr, e *check.Expr,
+func (f *fn) readTagged(all []kernel.TaggedMember, w reloc, s check.Step, x ast.Expr, e *check.Expr,
 	other func() *ir.Value) *ir.Value {
 	if len(all) == 0 {
 		return other()
@@ -309,7 +309,7 @@ func (f *fn) endUnless(v *ir.Value) {
 }
 
 // readOwn reads from program memory, where a struct or array keeps its C layout.
-func (f *fn) readOwn(w where, e *check.Expr) *ir.Value {
+func (f *fn) readOwn(w reloc, e *check.Expr) *ir.Value {
 	addr := f.apply(w)
 	if b := e.Location.Bits; b != nil {
 		return f.bits(f.loadParts(ir.MemKindOf(b.Unit, false), addr), b)

@@ -58,7 +58,7 @@ func syscallNames(machine string) []string {
 	return names
 }
 
-// numberName writes the name of a number, copied from a constant table in the object.
+// numberName copies the name that a number has (of a signal, of an error) from a constant table of the object to dst.
 func numberName(f *fn, c *check.Call, dst *ir.Value, capacity int) {
 	t := nameTables[c.Fn.Name]
 	name := c.Fn.Name + "_table"

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// WithGiven merges the parameters given at compile time with the user's. Those compiled into the code cannot change
+// MergeParams merges the parameters given at compile time with the user's. Those compiled into the code cannot change
 // any more.
-func WithGiven(m *Manifest, positional []string, named map[string]string) ([]string, map[string]string, error) {
+func MergeParams(m *Manifest, positional []string, named map[string]string) ([]string, map[string]string, error) {
 	g := m.Given
 	if g == nil {
 		return positional, named, nil
@@ -46,9 +46,9 @@ func WithGiven(m *Manifest, positional []string, named map[string]string) ([]str
 	return params, options, nil
 }
 
-// NotGiven returns the positional parameters that the script reads as numbers and that have no value or an empty one,
+// MissingParams returns the positional parameters that the script reads as numbers and that have no value or an empty one,
 // without duplicates: they are 0.
-func NotGiven(m *Manifest, positional []string) []*Param {
+func MissingParams(m *Manifest, positional []string) []*Param {
 	var out []*Param
 	for i := range m.Params {
 		p := &m.Params[i]

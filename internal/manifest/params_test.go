@@ -61,7 +61,7 @@ func TestParams(t *testing.T) {
 	}{{nil, "$1 $2"}, {[]string{"7"}, "$2"}, {[]string{"", "8"}, "$1"}, {[]string{"7", "8"}, ""}} {
 		given, want := c.given, c.want
 		var names []string
-		for _, p := range NotGiven(params(), given) {
+		for _, p := range MissingParams(params(), given) {
 			names = append(names, p.Name)
 		}
 		if got := strings.Join(names, " "); got != want {
@@ -77,7 +77,7 @@ func TestEmptyParam(t *testing.T) {
 		t.Errorf("ParseParams() = %q, %v, want no value for $1", got, err)
 	}
 	m := &Manifest{Params: []Param{{Name: "$1", Type: "string", Global: "param_1_str", Size: 8}}}
-	if missing := NotGiven(m, nil); missing != nil {
+	if missing := MissingParams(m, nil); missing != nil {
 		t.Errorf("a string that is not given is reported: %v", missing)
 	}
 }
@@ -130,7 +130,7 @@ func TestGiven(t *testing.T) {
 		{[]string{"a", "c"}, nil, nil, nil, `parameter $2 was compiled in as "b" and cannot be "c"`},
 		{nil, map[string]string{"y": "3"}, nil, nil, `option --y was compiled in as "2" and cannot be "3"`},
 	} {
-		params, options, err := WithGiven(given(), c.positional, c.named)
+		params, options, err := MergeParams(given(), c.positional, c.named)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v %v: error = %v, want %q", c.positional, c.named, err, c.err)
@@ -141,7 +141,7 @@ func TestGiven(t *testing.T) {
 			t.Errorf("%v %v: %v %s", c.positional, c.named, err, d)
 		}
 	}
-	params, options, err := WithGiven(&Manifest{}, []string{"a"}, map[string]string{"x": "1"})
+	params, options, err := MergeParams(&Manifest{}, []string{"a"}, map[string]string{"x": "1"})
 	if d := cmp.Diff([]string{"a"}, params) + cmp.Diff(map[string]string{"x": "1"}, options); err != nil || d != "" {
 		t.Errorf("no parameters given: %v %s", err, d)
 	}

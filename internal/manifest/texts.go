@@ -33,10 +33,10 @@ func (m *Manifest) stringParam(global string) *Param {
 	return &m.Params[i]
 }
 
-// FillTexts puts the values of string parameters, as ParseParams returns them, where the manifest
+// SubstituteStrings puts the values of string parameters, as ParseParams returns them, where the manifest
 // refers to them. The manifest must be valid; it is changed, and refers to none afterwards. The error is one
 // of the construct at a position.
-func FillTexts(m *Manifest, values map[string][]byte) (Pos, error) {
+func SubstituteStrings(m *Manifest, values map[string][]byte) (Pos, error) {
 	texts := map[string]string{} // one copy of a value, however many layouts refer to it
 	value := func(global string) string {
 		text, ok := texts[global]

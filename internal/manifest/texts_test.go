@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestFillTexts checks that values of string parameters complete the manifest, and that invalid names
+// TestSubstituteStrings checks that values of string parameters complete the manifest, and that invalid names
 // are rejected.
-func TestFillTexts(t *testing.T) {
+func TestSubstituteStrings(t *testing.T) {
 	fresh := func() *Manifest {
 		m := params()
 		m.Globals = []Global{
@@ -24,7 +24,7 @@ func TestFillTexts(t *testing.T) {
 	}
 	fill := func(m *Manifest, first, ee string) (Pos, error) {
 		values := map[string][]byte{"param_1_str": append([]byte(first), 0, 0), "opt_ee": append([]byte(ee), 0)}
-		return FillTexts(m, values)
+		return SubstituteStrings(m, values)
 	}
 	m := fresh()
 	if _, err := fill(m, "/sys/a b", "main"); err != nil {
@@ -85,9 +85,9 @@ func TestTextParamsAreChecked(t *testing.T) {
 	}
 }
 
-// TestFillTextsShared checks that layouts share the value of a parameter: a manifest can have hundreds of thousands of
+// TestSubstituteStringsShared checks that layouts share the value of a parameter: a manifest can have hundreds of thousands of
 // them, and a value 64 KiB.
-func TestFillTextsShared(t *testing.T) {
+func TestSubstituteStringsShared(t *testing.T) {
 	m := params()
 	m.Events = []Event{{Kind: "printf", Fields: make([]Field, 10000)}}
 	for i := range m.Events[0].Fields {
@@ -101,7 +101,7 @@ func TestFillTextsShared(t *testing.T) {
 		for i := range m.Events[0].Fields {
 			m.Events[0].Fields[i].Layout.FormatFrom = "opt_ee"
 		}
-		if _, err := FillTexts(m, values); err != nil {
+		if _, err := SubstituteStrings(m, values); err != nil {
 			t.Fatal(err)
 		}
 	}); got > 100 {

@@ -38,7 +38,7 @@ type Clause struct {
 	First   *manifest.Program
 	Missing []string // missing patterns, and names looked up like patterns
 	Kept    bool     // the clause has an attach point
-	Mode    string   // for a clause without one: error or warn; set by Empty
+	Mode    string   // for a clause without one: error or warn; set by Unmatched
 }
 
 func (c Clauses) of(p *manifest.Program) *Clause {
@@ -50,12 +50,12 @@ func (c Clauses) of(p *manifest.Program) *Clause {
 	return l
 }
 
-// Keep records that an attach point exists.
-func (c Clauses) Keep(p *manifest.Program) { c.of(p).Kept = true }
+// Retain records that an attach point exists.
+func (c Clauses) Retain(p *manifest.Program) { c.of(p).Kept = true }
 
-// Lose records that the attach point of p does not exist; text is the message. pattern means a pattern without a
+// Drop records that the attach point of p does not exist; text is the message. pattern means a pattern without a
 // match; foreign that this architecture cannot have it.
-func (c Clauses) Lose(p *manifest.Program, text string, pattern, foreign bool) Absence {
+func (c Clauses) Drop(p *manifest.Program, text string, pattern, foreign bool) Absence {
 	mode := Mode(p)
 	switch {
 	case mode == "ignore", pattern, mode == "error" && Searched(p):
@@ -74,8 +74,8 @@ func (c Clauses) Lose(p *manifest.Program, text string, pattern, foreign bool) A
 	return Fatal
 }
 
-// Empty lists, in order, the clauses that have no attach point, unless the script ignores that.
-func (c Clauses) Empty(m *manifest.Manifest) []*Clause {
+// Unmatched lists, in order, the clauses that have no attach point, unless the script ignores that.
+func (c Clauses) Unmatched(m *manifest.Manifest) []*Clause {
 	var all []*Clause
 	for _, n := range slices.Sorted(maps.Keys(c)) {
 		l := c[n]

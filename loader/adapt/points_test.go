@@ -74,18 +74,18 @@ func TestClauses(t *testing.T) {
 		p := &manifest.Program{Kind: probe.Kprobe, UsesID: c.usesID, Attach: manifest.Attach{Missing: c.missing}}
 		m := &manifest.Manifest{}
 		clauses := Clauses{}
-		if got := clauses.Lose(p, "no f", c.pattern, c.foreign); got != c.want {
+		if got := clauses.Drop(p, "no f", c.pattern, c.foreign); got != c.want {
 			t.Errorf("%+v: got %d", c, got)
 		}
-		empty, mode := clauses.Empty(m), ""
+		empty, mode := clauses.Unmatched(m), ""
 		if len(empty) > 0 {
 			mode = empty[0].Mode
 		}
 		if mode != c.alone {
 			t.Errorf("%+v: without another attach point: %q", c, mode)
 		}
-		clauses.Keep(p)
-		if empty := clauses.Empty(m); len(empty) > 0 {
+		clauses.Retain(p)
+		if empty := clauses.Unmatched(m); len(empty) > 0 {
 			t.Errorf("%+v: clause not kept", c)
 		}
 	}

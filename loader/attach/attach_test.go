@@ -43,7 +43,7 @@ func TestGlob(t *testing.T) {
 
 func look(t *testing.T) *host.Host {
 	t.Helper()
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		t.Fatal(err)
 	}

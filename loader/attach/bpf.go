@@ -68,7 +68,7 @@ func eachProgram(visit func(ebpf.ProgramID, ebpf.ProgramType, []string)) error {
 		}
 		if err != nil {
 			if errors.Is(err, unix.EPERM) {
-				return fmt.Errorf("cannot list BPF programs: %w (%s)", err, host.WhyNot("CAP_SYS_ADMIN"))
+				return fmt.Errorf("cannot list BPF programs: %w (%s)", err, host.Reason("CAP_SYS_ADMIN"))
 			}
 			return fmt.Errorf("cannot list BPF programs: %w", err)
 		}

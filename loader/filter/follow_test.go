@@ -75,7 +75,7 @@ func (tr *tree) fork(t *testing.T) (inner, child int) {
 // following returns a filter for a process, with the program loaded.
 func following(t *testing.T, pid int) *Filter {
 	t.Helper()
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		t.Skip("skipped: ", err)
 	}

@@ -22,7 +22,7 @@ func TestParseOffsets(t *testing.T) {
 // TestWallAfterClockStep checks that a change of the wall clock takes effect from then on, and that
 // other clocks are unaffected.
 func TestWallAfterClockStep(t *testing.T) {
-	h, err := Look()
+	h, err := Probe()
 	if err != nil {
 		t.Fatal(err)
 	}

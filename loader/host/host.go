@@ -48,8 +48,8 @@ type Host struct {
 // part of the kernel's ABI.
 const initPIDNS = 0xEFFFFFFC
 
-// Look inspects the host. The error names what is missing in /proc or /sys.
-func Look() (*Host, error) {
+// Probe inspects the host. The error names what is missing in /proc or /sys.
+func Probe() (*Host, error) {
 	h := &Host{types: btf.NewCache()}
 	var err error
 	if h.Online, err = kernelfs.OnlineCPUs(); err != nil {

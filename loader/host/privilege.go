@@ -113,8 +113,8 @@ func statusLine(name string) (string, error) {
 	return "", errors.New("no " + name + " line in /proc/self/status")
 }
 
-// WhyNot describes the probable cause of EPERM or EACCES: missing ones of the named capabilities, or a policy.
-func WhyNot(names ...string) string {
+// Reason describes the probable cause of EPERM or EACCES: missing ones of the named capabilities, or a policy.
+func Reason(names ...string) string {
 	if m := Missing(names...); len(m) > 0 {
 		return "it needs " + strings.Join(m, " and ")
 	}
@@ -137,7 +137,7 @@ const mayFilter = "a seccomp filter, such as the default one of containers, may 
 func Hint(err error, names ...string) string {
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		return WhyNot(names...)
+		return Reason(names...)
 	case errors.Is(err, unix.ENOSYS) && HasSeccomp():
 		return mayFilter
 	case errors.Is(err, unix.ENOMEM):

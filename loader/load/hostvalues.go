@@ -138,9 +138,9 @@ func kfuncAllowed(name, kind string) (uint64, error) {
 	if !errors.As(err, &ve) || len(ve.Log) == 0 {
 		return 0, nil // before 5.13 no program can call one
 	}
-	said := strings.Join(ve.Log, "\n")
-	refused := strings.Contains(said, "calling kernel function "+name+" is not allowed") ||
-		strings.Contains(said, "reserved fields") // before 5.13
+	log := strings.Join(ve.Log, "\n")
+	refused := strings.Contains(log, "calling kernel function "+name+" is not allowed") ||
+		strings.Contains(log, "reserved fields") // before 5.13
 	return truth(!refused), nil
 }
 

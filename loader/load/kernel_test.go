@@ -43,7 +43,7 @@ func loadable(t *testing.T, kind ebpf.ProgramType, names ...string) (*object.Obj
 	if _, err := os.Stat(kerneltypes.Path); err != nil {
 		t.Skip("skipped: this kernel has no BTF: ", err)
 	}
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		t.Fatal(err)
 	}

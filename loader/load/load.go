@@ -200,7 +200,7 @@ func mapError(o *object.Object, err, limit error) error {
 	return fmt.Errorf("the kernel refused to create the maps of %s: %w%s", o.Manifest.Script.File, err, hint)
 }
 
-// raiseFiles is the remedy for the limit of open files: each map, program and link is an open file.
+// raiseFiles is the hint of errors at the limit of open files: each map, program and link is an open file.
 const raiseFiles = "raise the limit of open files: ulimit -n 65536"
 
 // outOfFiles recognizes the limit of open files, even if the library passes on only the message.
@@ -489,7 +489,7 @@ func (p *programs) loadBound(mp *manifest.Program, spec *ebpf.ProgramSpec, skip 
 	head, slots := rewrite.Slots(spec.Instructions[:skip]), 0
 	if !p.opts.LongLoops {
 		var err error
-		if spec, slots, err = p.loaded.Loops.bound(p.object, mp, spec, skip); err != nil {
+		if spec, slots, err = p.loaded.Loops.count(p.object, mp, spec, skip); err != nil {
 			return nil, err
 		}
 	}

@@ -122,8 +122,8 @@ func (l *Loops) Stopped() ([]uint64, error) {
 	return out, nil
 }
 
-// bound returns a program whose loops are counted, and how many slots were inserted after the first skip instructions.
-func (l *Loops) bound(o *object.Object, mp *manifest.Program, spec *ebpf.ProgramSpec,
+// count returns a program whose loops are counted, and how many slots were inserted after the first skip instructions.
+func (l *Loops) count(o *object.Object, mp *manifest.Program, spec *ebpf.ProgramSpec,
 	skip int) (*ebpf.ProgramSpec, int, error) {
 	found, err := rewrite.FindLoops(spec.Instructions, o.Spec.Maps)
 	timed := err == nil && spec.AttachType == ebpf.AttachTraceIter && found.IsTimed()

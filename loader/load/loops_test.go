@@ -29,10 +29,10 @@ func TestLoopsThatBecomeLonger(t *testing.T) {
 	if l != nil || err != nil {
 		t.Fatalf("newLoops = %v, %v; want no loops", l, err)
 	}
-	if _, slots, err := l.bound(o, &mp, loop(10), 0); slots != 0 || err != nil {
+	if _, slots, err := l.count(o, &mp, loop(10), 0); slots != 0 || err != nil {
 		t.Errorf("the same program: %d slots inserted, %v", slots, err)
 	}
-	if _, _, err := l.bound(o, &mp, loop(1<<22), 0); err == nil || !strings.Contains(err.Error(), "changed when it is loaded") {
+	if _, _, err := l.count(o, &mp, loop(1<<22), 0); err == nil || !strings.Contains(err.Error(), "changed when it is loaded") {
 		t.Errorf("the program with more iterations: %v", err)
 	}
 }

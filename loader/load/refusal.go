@@ -88,9 +88,9 @@ func unexplained(mp *manifest.Program, err error) (text, hint string) {
 	switch {
 	case errors.Is(err, os.ErrPermission) && (mp.Kind == probe.Fentry || mp.Kind == probe.Fexit):
 		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause),
-			"this kernel refuses programs at the entry and exit of its functions: " + host.WhyNot() + "; use a tracepoint, rawtracepoint or kprobe instead"
+			"this kernel refuses programs at the entry and exit of its functions: " + host.Reason() + "; use a tracepoint, rawtracepoint or kprobe instead"
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.WhyNot()
+		return fmt.Sprintf("the kernel does not permit %s: %v", mp.Attach.Text, cause), host.Reason()
 	case errors.Is(err, unix.EFAULT): // newer kernels return this instead of E2BIG, and the library then drops the log
 		return fmt.Sprintf("the kernel's verifier gave up on %s: the program has too many paths, or a loop too many iterations",
 				mp.Attach.Text),
@@ -163,7 +163,7 @@ func isPoison(log []string) bool {
 	return false
 }
 
-// poisonTail is the number of lines at the end of a log in which the poison can be: it is the last instruction,
+// poisonTail is the number of lines at the end of a log that isPoison searches: the poison is the last instruction,
 // followed by its error and up to two lines of statistics.
 const poisonTail = 4
 

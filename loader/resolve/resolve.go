@@ -241,7 +241,7 @@ func All(k Kernel, m *manifest.Manifest, wanted func(kind string) bool) *Results
 			out.Programs = append(out.Programs, failed(m, p, err, clauses))
 			continue
 		}
-		clauses.Keep(p)
+		clauses.Retain(p)
 		plan.Prog = p
 		if total += len(plan.Matches); total > maxMatches {
 			out.Limit = &diag.Error{
@@ -288,14 +288,14 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 	var unknown *Unknown
 	switch {
 	case errors.As(err, &unknown):
-		clauses.Keep(p)
+		clauses.Retain(p)
 		r.Unknown = true
 		r.Err = &diag.Error{Script: &m.Script, Pos: p.Pos, Text: unknown.Text, Cause: err}
 		return r
 	case errors.As(err, &failure):
 		r.Err = failure.Report(m, p)
 		if adapt.Mode(p) != "error" {
-			clauses.Keep(p) // the attach point exists
+			clauses.Retain(p) // the attach point exists
 			r.Dropped = true
 		}
 		r.Silent = adapt.Mode(p) == "ignore"
@@ -312,7 +312,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 		Hint:   MissingHint,
 		Cause:  err,
 	}
-	switch clauses.Lose(p, gone.Text, gone.Pattern, gone.Foreign) {
+	switch clauses.Drop(p, gone.Text, gone.Pattern, gone.Foreign) {
 	case adapt.Warned:
 		r.Dropped = true
 		r.Err.Hint = ""
@@ -325,7 +325,7 @@ func failed(m *manifest.Manifest, p *manifest.Program, err error, clauses adapt.
 // emptyClauses returns the errors for clauses without any remaining attach point.
 func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 	var out []ClauseError
-	for _, l := range clauses.Empty(m) {
+	for _, l := range clauses.Unmatched(m) {
 		f := &diag.Error{Script: &m.Script, Pos: l.First.Pos, Text: NoAttachPoints, Notes: l.Missing}
 		if l.Mode == "warn" {
 			f.Text = RemovedProbe

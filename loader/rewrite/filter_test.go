@@ -25,7 +25,7 @@ func TestFilterProcess(t *testing.T) {
 		t.Skip("skipped: no /proc: ", err)
 	}
 	st := fi.Sys().(*syscall.Stat_t)
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		t.Fatal(err)
 	}

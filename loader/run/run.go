@@ -136,7 +136,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := load.Environment(m, s.opts.Getenv); err != nil {
 		return err
 	}
-	params, named, err := manifest.WithGiven(m, s.opts.Args, s.opts.Params)
+	params, named, err := manifest.MergeParams(m, s.opts.Args, s.opts.Params)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := attach.Fill(m, params); err != nil {
 		return err
 	}
-	if pos, err := manifest.FillTexts(m, values); err != nil {
+	if pos, err := manifest.SubstituteStrings(m, values); err != nil {
 		return &diag.Error{Script: &m.Script, Pos: pos, Text: err.Error(), Severe: true}
 	}
 	if err := s.opts.Policy.Object(o); err != nil {
@@ -156,7 +156,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := s.opts.Grants.Check(o); err != nil {
 		return err
 	}
-	for _, p := range manifest.NotGiven(m, params) {
+	for _, p := range manifest.MissingParams(m, params) {
 		f := &diag.Error{
 			Script: &m.Script,
 			Pos:    p.Pos,
@@ -177,7 +177,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := host.CheckPrivileges(); err != nil {
 		return err
 	}
-	if s.host, err = host.Look(); err != nil {
+	if s.host, err = host.Probe(); err != nil {
 		return err
 	}
 	s.attaching = attach.Options{

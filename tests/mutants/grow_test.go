@@ -150,13 +150,13 @@ func tryGrown(c *meter, b base, r *rand.Rand) (accepted, whole bool) {
 	c.run("JSON", func() { permit.Describe(o, 128).JSON() })
 	c.run("permissions", func() { new(permit.Grants).Check(o) })
 	c.run("parameters", func() {
-		params, named, err := manifest.WithGiven(m, []string{"1", "text"}, nil)
+		params, named, err := manifest.MergeParams(m, []string{"1", "text"}, nil)
 		if err != nil {
 			return
 		}
 		values, err := manifest.ParseParams(m, params, named)
 		if err == nil && attach.Fill(m, params) == nil {
-			manifest.FillTexts(m, values)
+			manifest.SubstituteStrings(m, values)
 		}
 	})
 	return true, true

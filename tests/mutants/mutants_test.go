@@ -247,7 +247,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 		return true, false
 	}
 	stage = "parameters"
-	params, named, err := manifest.WithGiven(m, []string{"1", "text"}, nil)
+	params, named, err := manifest.MergeParams(m, []string{"1", "text"}, nil)
 	if err == nil {
 		manifest.ParseParams(m, params, named)
 		if attach.Fill(m, params) != nil {

@@ -146,7 +146,7 @@ func shown(o *arguments, w io.Writer) io.Writer {
 
 // list prints the attach points of this host that match the patterns.
 func list(o *arguments, stdout, stderr io.Writer) int {
-	h, err := host.Look()
+	h, err := host.Probe()
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1

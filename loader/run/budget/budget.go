@@ -92,7 +92,7 @@ func Open(limit float64, window time.Duration) (*Budget, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) // 5.8
 	if err != nil && !statsAreOn() {
 		return nil, fmt.Errorf("the budget of %s cannot be enforced: the kernel's statistics of BPF programs are off, and enabling them failed: %w (%s); sysctl kernel.bpf_stats_enabled=1 enables them system-wide",
-			policy.FormatBudget(limit), err, host.WhyNot("CAP_SYS_ADMIN"))
+			policy.FormatBudget(limit), err, host.Reason("CAP_SYS_ADMIN"))
 	}
 	b := &Budget{limit: limit, window: window}
 	if b.window == 0 {

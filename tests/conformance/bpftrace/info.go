@@ -13,7 +13,7 @@ import (
 // info prints the part of --info that the test engine reads: which features are available. Those that
 // btc provides on every kernel, such as loops, always are.
 func info() {
-	h, err := host.Look()
+	h, err := host.Probe()
 	check(err)
 	_, err = os.Stat("/sys/kernel/btf/vmlinux")
 	btf := !errors.Is(err, os.ErrNotExist)
