@@ -3,11 +3,11 @@
 // Package kernels runs the end-to-end cases of testdata on the kernels that getkernels.sh fetched. Each
 // script is compiled once; the same object files run on all kernels, with one boot per kernel.
 //
-//	go test ./tests/kernels                              all cases on 6.12, the core on some other kernels
-//	BTC_TIER=kernels go test ./tests/kernels -timeout 0  all kernels but real-time and riscv64, all cases
+//	go test ./tests/kernels                              on 6.12 what tests/run cannot run here, and the core on 6.12 and others
+//	BTC_TIER=kernels go test ./tests/kernels -timeout 0  all kernels, all cases; on riscv64 the core
 //	go test ./tests/kernels -kernel sid -case latency    one kernel; -kernel '.*arm64' runs two
-//	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which only runs with -kernel
-//	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which only runs with -kernel or -slow
+//	go test ./tests/kernels -kernel 6.1-rt               a real-time kernel, which only runs with -kernel and in that tier
+//	go test ./tests/kernels -kernel sid-riscv64          the core on riscv64, which only runs with -kernel, -slow and in that tier
 //	go test ./tests/kernels -oracle -kernel 6.12         the same cases with bpftrace
 //
 // A run takes as long as it makes progress: guests and cases that print nothing for minutes are ended.
@@ -23,6 +23,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/tests/kernels/cases"
 	"btc/tests/kernels/suite"
 	"btc/tests/kernels/vm"
 	"btc/tests/tier"
@@ -38,8 +39,9 @@ var (
 // names are the names of the kernels in getkernels.sh.
 var names = []string{"5.10", "6.1", "6.12", "sid", "6.1-arm64", "sid-arm64", "6.12-riscv64", "sid-riscv64", "6.1-rt", "6.12-rt"}
 
-// The first tier runs all cases on the kernel whole, and the core on the oldest kernel, the newest, and another architecture.
-const whole = "6.12"
+// The first tier runs on the kernel most the core and all cases that this machine's kernel cannot run (tests/run runs the
+// others), and the core on the oldest kernel, the newest, and another architecture.
+const most = "6.12"
 
 var coreOnly = []string{"5.10", "sid", "sid-arm64"}
 
@@ -60,18 +62,28 @@ func TestKernels(t *testing.T) {
 	}
 	parent := t
 	s := suite.New(t, regexp.MustCompile(*only), *oracle)
-	for _, name := range names {
+	first := *kernel == "" && !*slow && !*oracle && !tier.Kernels.Runs()
+	here := map[string]bool{}
+	if first {
+		here = s.RunHere(t)
+	}
+	for _, name := range append([]string{most}, names...) { // the longest begins first
 		image, ok := images[name]
 		if !ok {
 			continue
 		}
+		delete(images, name)
 		t.Run(name, func(t *testing.T) {
 			core := strings.HasSuffix(name, "-riscv64") && !*slow
-			if *kernel == "" && name != whole {
-				if !slices.Contains(coreOnly, name) {
-					tier.Kernels.Need(t, "boots one more kernel")
-				}
-				core = core || !tier.Kernels.Runs()
+			m := suite.Machine{Image: image, Disk: disk}
+			switch {
+			case first && name == most:
+				m.Cases = func(c *cases.Case) bool { return c.Core || !here[c.Name] }
+			case first && !slices.Contains(coreOnly, name):
+				tier.Kernels.Need(t, "boots one more kernel")
+			case first || core:
+				core = true
+				m.Cases = func(c *cases.Case) bool { return c.Core }
 			}
 			if *oracle && name == "5.10" {
 				t.Skip("skipped: bpftrace needs Linux 5.15")
@@ -88,7 +100,8 @@ func TestKernels(t *testing.T) {
 				s.Foreign(parent, goarch, core)
 			}
 			t.Parallel() // each QEMU uses one core
-			s.Guest(t, name, suite.Machine{QEMU: qemu, Image: image, Disk: disk, Core: core})
+			m.QEMU = qemu
+			s.Guest(t, name, m)
 		})
 	}
 }
@@ -105,8 +118,8 @@ func images(t *testing.T) map[string]string {
 	}
 	found := map[string]string{}
 	for _, name := range names {
-		if !wanted.MatchString(name) || strings.HasSuffix(name, "-rt") && *kernel == "" ||
-			strings.HasSuffix(name, "-riscv64") && *kernel == "" && !*slow {
+		optional := *kernel == "" && !tier.Kernels.Runs()
+		if !wanted.MatchString(name) || strings.HasSuffix(name, "-rt") && optional || strings.HasSuffix(name, "-riscv64") && optional && !*slow {
 			continue
 		}
 		image, err := vm.FindImage(dir, name)

@@ -75,6 +75,18 @@ func RunAll(jobs []Job, w io.Writer) error {
 	return nil
 }
 
+// Dry writes the first record of each job, and runs none.
+func Dry(jobs []Job, w io.Writer) error {
+	out := json.NewEncoder(w)
+	for _, job := range jobs {
+		reason := missingFeature(job.Needs)
+		if err := out.Encode(Record{Job: job.Name, Skipped: reason, Started: reason == ""}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // attachedMark is what the tools print on standard error once all probes are attached.
 const attachedMark = "Attached "
 

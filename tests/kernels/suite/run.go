@@ -30,7 +30,8 @@ type Machine struct {
 	QEMU  string // program
 	Image string // kernel
 	Disk  string // image of the root file system; only with an oracle
-	Core  bool   // run only the cases with "core: yes"
+	// Cases selects cases; nil: all.
+	Cases func(*cases.Case) bool
 }
 
 // patience multiplies the time limit of cases in guests: these end what hangs, and must not end what a busy machine makes slow.
@@ -50,7 +51,7 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 	if s.Oracle {
 		tool = "bpftrace"
 	}
-	jobs := s.jobs(t, name, goarch, m.Core, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
+	jobs := s.jobs(t, name, goarch, m.Cases, func(c *cases.Case) driver.Job { return s.job(c, tool, guestWork) })
 	for i := range jobs {
 		jobs[i].Limit *= patience
 		if goarch != runtime.GOARCH {
@@ -60,8 +61,10 @@ func (s *Suite) Guest(t *testing.T, name string, m Machine) {
 			jobs[i].Limit *= 4
 		}
 	}
-	if m.Core {
-		t.Run("other cases", func(t *testing.T) { tier.Kernels.Need(t, "not a case with \"core: yes\"") })
+	if m.Cases != nil {
+		t.Run("other cases", func(t *testing.T) {
+			tier.Kernels.Need(t, fmt.Sprintf("not one of the %d cases of the first tier", len(jobs)))
+		})
 	}
 	puts = append(puts, modules(m.Image)...)
 	boot := func(jobs []driver.Job) ([]byte, error) {
@@ -99,7 +102,7 @@ func (s *Suite) Native(t *testing.T, all bool) {
 	if s.Oracle {
 		tool = filepath.Join(s.Root, "tests/setup/bpftrace-oracle")
 	}
-	jobs := s.jobs(t, Host, runtime.GOARCH, false, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
+	jobs := s.jobs(t, Host, runtime.GOARCH, nil, func(c *cases.Case) driver.Job { return s.job(c, tool, s.Work) })
 	if !all {
 		jobs = s.withoutAll(t, jobs)
 	}
@@ -110,8 +113,7 @@ func (s *Suite) Native(t *testing.T, all bool) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit(jobs))
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", filepath.Join(s.Bin, "runjobs"), file)
-		cmd.Env = append(os.Environ(), "PATH="+s.Bin+":"+os.Getenv("PATH"), "ORACLE_BIND="+s.Bin+":"+s.Work)
+		cmd := s.runjobs(ctx, file)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
@@ -121,6 +123,45 @@ func (s *Suite) Native(t *testing.T, all bool) {
 		return out, nil
 	}
 	s.report(t, collect(t, jobs, run))
+}
+
+// runjobs returns the command that runs jobs on this machine, in a mount namespace.
+func (s *Suite) runjobs(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "--propagation", "private", filepath.Join(s.Bin, "runjobs")}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+s.Bin+":"+os.Getenv("PATH"), "ORACLE_BIND="+s.Bin+":"+s.Work)
+	return cmd
+}
+
+// RunHere returns the names of the cases that Native runs on this machine's kernel; none if it cannot.
+func (s *Suite) RunHere(t *testing.T) map[string]bool {
+	t.Helper()
+	here := map[string]bool{}
+	if os.Geteuid() != 0 {
+		return here
+	}
+	var jobs []driver.Job
+	for _, c := range s.Cases {
+		if !c.All && s.skipReason(c, Host) == "" {
+			jobs = append(jobs, driver.Job{Name: c.Name, Needs: c.Needs})
+		}
+	}
+	file := filepath.Join(t.TempDir(), "jobs.json")
+	if err := writeJobs(file, jobs); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.runjobs(t.Context(), "-dry", file).Output()
+	if err != nil {
+		t.Log("no case runs on this kernel: ", err)
+		return here
+	}
+	for line := range bytes.Lines(out) {
+		var r driver.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		here[r.Job] = r.Started
+	}
+	return here
 }
 
 func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
@@ -135,9 +176,8 @@ func (s *Suite) withoutAll(t *testing.T, jobs []driver.Job) []driver.Job {
 	return kept
 }
 
-// jobs returns the jobs for one kernel. Cases for which there is none are reported immediately, except those that are not in the
-// core where only that is wanted.
-func (s *Suite) jobs(t *testing.T, kernel, goarch string, core bool, job func(*cases.Case) driver.Job) []driver.Job {
+// jobs returns the jobs for one kernel. Cases for which there is none are reported immediately, except those that are not selected.
+func (s *Suite) jobs(t *testing.T, kernel, goarch string, selected func(*cases.Case) bool, job func(*cases.Case) driver.Job) []driver.Job {
 	var jobs []driver.Job
 	refusals := s.refused
 	if o := s.own[goarch]; o != nil {
@@ -145,7 +185,7 @@ func (s *Suite) jobs(t *testing.T, kernel, goarch string, core bool, job func(*c
 	}
 	for _, c := range s.Cases {
 		skip, refused := s.skipReason(c, kernel), refusals[c.Name]
-		if core && !c.Core {
+		if selected != nil && !selected(c) {
 			continue
 		}
 		if skip == "" && refused == "" {

@@ -24,21 +24,25 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) != 2 {
-		return fmt.Errorf("usage: runjobs FILE")
+	args, work := os.Args[1:], driver.RunAll
+	if len(args) == 2 && args[0] == "-dry" {
+		args, work = args[1:], driver.Dry
 	}
-	b, err := os.ReadFile(os.Args[1])
+	if len(args) != 1 {
+		return fmt.Errorf("usage: runjobs [-dry] FILE")
+	}
+	b, err := os.ReadFile(args[0])
 	if err != nil {
 		return err
 	}
 	var jobs []driver.Job
 	if err := json.Unmarshal(b, &jobs); err != nil {
-		return fmt.Errorf("%s: %w", os.Args[1], err)
+		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	// Containers often lack tracefs. The features report whether mounting it worked.
 	const tracefs = "/sys/kernel/tracing"
 	if _, err := os.Stat(filepath.Join(tracefs, "events")); err != nil {
 		_ = unix.Mount("tracefs", tracefs, "tracefs", 0, "")
 	}
-	return driver.RunAll(jobs, os.Stdout)
+	return work(jobs, os.Stdout)
 }
