@@ -129,7 +129,7 @@ func TestWithoutParameters(t *testing.T) {
 	}
 	text := string(got)
 	if !strings.Contains(text, "func LoadX(o btrace.Options) (*X, error) {") || strings.Contains(text, "Params") || strings.Contains(text, `"fmt"`) ||
-		strings.Contains(text, "case 0:") {
+		strings.Contains(text, "switch") {
 		t.Errorf("%s", text)
 	}
 }
