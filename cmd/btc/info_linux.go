@@ -14,9 +14,9 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
+	"btc/loader/sites"
 	"btc/targets/kernel"
 )
 
@@ -90,7 +90,7 @@ func printInfo() int {
 
 // haveIterators reports whether this kernel has iterators over tasks.
 func haveIterators(h *host.Host) bool {
-	found, err := attach.List(h, "iter:task", attach.Options{})
+	found, err := sites.List(h, "iter:task", sites.Options{})
 	return err == nil && len(found) > 0
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/probe"
-	"btc/loader/attach"
+	"btc/loader/sites"
 )
 
 // listKernelTypes prints the structs, unions or enums of the running kernel whose names match a
@@ -107,7 +107,7 @@ func member(out io.Writer, m *btf.Member, depth int) {
 	}
 	inner, suffix := anonymous(m.Type)
 	if inner == nil {
-		fmt.Fprintf(out, "%s%s%s;\n", indent, attach.Declare(m.Type, m.Name), bits)
+		fmt.Fprintf(out, "%s%s%s;\n", indent, sites.Declare(m.Type, m.Name), bits)
 		return
 	}
 	word := "struct"

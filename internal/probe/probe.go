@@ -4,7 +4,7 @@
 // each kind, and the parser of attach points ("kprobe:vfs_read", "interval:s:1").
 //
 // To add a kind, start with a row here; docs/contributing/probe.md has the next steps. frontend/check resolves attach
-// points in a target, and loader/attach resolves and attaches them on a host.
+// points in a target. On a host, loader/sites resolves them and loader/attach attaches them.
 package probe
 
 import (

@@ -15,20 +15,6 @@ import (
 	"btc/loader/resolve"
 )
 
-// Iterator looks for the function that describes a kind of iterator, where the kernel's types are
-// available; without them loading decides.
-func (x *expander) Iterator(kind string) (bool, error) {
-	if err := x.opts.checkIterator(kind); err != nil {
-		return false, err
-	}
-	kernel, err := x.host.Types().Kernel()
-	if err != nil {
-		return true, nil
-	}
-	proto, err := findFunc(kernel, "bpf_iter_"+kind)
-	return proto != nil, err
-}
-
 // attachIter creates the link; Iterator reads it. An iterator with a path is pinned there instead, and outlives the
 // run.
 func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {

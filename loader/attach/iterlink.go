@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/resolve"
 )
 
 // iterLink is an iterator's link. The library cannot create it, because it supports only maps as parameters.
@@ -26,15 +28,12 @@ type iterInfo [4]uint32
 // version 2 on.
 const visitBelow = 2
 
-// ofProcess are the kinds that can be limited to a process (6.1).
-var ofProcess = map[string]bool{"task": true, "task_file": true, "task_vma": true}
-
 // infoFor returns the parameter of an iterator of a kind; pid is 0 for all processes.
 func infoFor(kind string, pid int) iterInfo {
 	switch {
 	case kind == "cgroup":
 		return iterInfo{visitBelow}
-	case ofProcess[kind]:
+	case resolve.OfProcess[kind]:
 		return iterInfo{0, uint32(pid)}
 	}
 	return iterInfo{}

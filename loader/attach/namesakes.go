@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/kernelfs"
-	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/resolve"
 )
@@ -24,28 +23,6 @@ import (
 // Several functions of a kernel may have the same name: static functions, or functions of files that are compiled
 // twice (load_elf_binary). Newer kernels refuse such a name as ambiguous (EADDRNOTAVAIL), older ones use the first
 // function. A probe on such a name probes each of the functions, by address.
-
-// Several reports whether several functions have the name of a kprobe. It is false on kernels that report this
-// themselves when the probe is attached: those with kprobe.session (6.10).
-func (x *expander) Several(a *manifest.Attach) (bool, error) {
-	ofModule := a.Target != "" && a.Target != "vmlinux"
-	if ofModule { // the kernel ignores the module
-		return true, nil
-	}
-	if x.host.KprobeSession() || x.opts.Functions != "" {
-		return false, nil
-	}
-	if err := x.readFunctions(); err != nil {
-		return false, nil // the list is not needed to attach
-	}
-	n := 0
-	for i := range x.functions {
-		if x.functions[i].Name == a.Name {
-			n++
-		}
-	}
-	return n > 1, nil
-}
 
 // addressesOf finds the functions of names, by name, in the modules that match a
 // pattern; "" is all.

@@ -13,10 +13,10 @@ import (
 
 	"btc/internal/kernelfs"
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/object"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 // withVariables returns an object with variables of the given sizes in bytes.
@@ -48,7 +48,7 @@ func TestConstants(t *testing.T) {
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
 	h := &host.Host{Start: 77, PIDNS: kernelfs.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
 	set := func(o *object.Object, opts Options) error {
-		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &attach.Expansion{}, opts.ChildPID}))
+		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &sites.Expansion{}, opts.ChildPID}))
 	}
 	if err := set(o, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestConstants(t *testing.T) {
 
 // TestHostValueTable checks that the loader has code for each host value, and none for others.
 func TestHostValueTable(t *testing.T) {
-	s := &hostSource{&host.Host{}, &attach.Expansion{}, 0}
+	s := &hostSource{&host.Host{}, &sites.Expansion{}, 0}
 	known := func(value manifest.HostValue) (ok bool) {
 		defer func() { ok = recover() == nil }()
 		s.lookUp(value, "a b")
@@ -151,14 +151,14 @@ func TestEnvironment(t *testing.T) {
 
 // TestMapsOfAttachPoints checks that maps with an entry per attach point are large enough.
 func TestMapsOfAttachPoints(t *testing.T) {
-	exp := &attach.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
+	exp := &sites.Expansion{Plans: []resolve.Plan{{Matches: make([]resolve.Match, 2)}, {Matches: make([]resolve.Match, 3)}}, Probes: map[int]string{0: "a", 1: "b"}}
 	o := &object.Object{Manifest: &manifest.Manifest{}, Spec: &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}}}
 	if sizeNames(o, exp) != nil || sizeSpecs(o, exp) != nil {
 		t.Error("error for an object without these maps")
 	}
 	for _, c := range []struct {
 		name       string
-		size       func(*object.Object, *attach.Expansion) error
+		size       func(*object.Object, *sites.Expansion) error
 		key, value uint32
 		want       uint32 // number of entries; 0 for an error
 	}{
@@ -173,7 +173,7 @@ func TestMapsOfAttachPoints(t *testing.T) {
 		}
 	}
 	o.Spec.Maps = map[string]*ebpf.MapSpec{namesMap: {KeySize: 4, ValueSize: 8}}
-	if err := sizeNames(o, &attach.Expansion{}); err != nil || o.Spec.Maps[namesMap].MaxEntries != 1 {
+	if err := sizeNames(o, &sites.Expansion{}); err != nil || o.Spec.Maps[namesMap].MaxEntries != 1 {
 		t.Errorf("map for no attach points: %d entries, %v", o.Spec.Maps[namesMap].MaxEntries, err)
 	}
 }

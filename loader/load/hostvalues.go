@@ -14,16 +14,16 @@ import (
 
 	"btc/internal/kernelfs"
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/host"
 	"btc/loader/object"
+	"btc/loader/sites"
 )
 
 // hostSource is what host values are taken from.
 type hostSource struct {
 	host  *host.Host
-	exp   *attach.Expansion
+	exp   *sites.Expansion
 	child int // process ID of the command; 0: none
 }
 

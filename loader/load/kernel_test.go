@@ -21,12 +21,12 @@ import (
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/filter"
 	"btc/loader/host"
 	"btc/loader/kerneltypes"
 	"btc/loader/object"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 // The tests in this file load hand-written programs into the running kernel.
@@ -91,7 +91,7 @@ func TestLoadPerMatch(t *testing.T) {
 	o.Manifest.Programs[0].UsesID, o.Manifest.Programs[0].IDInsns = true, []int{0}
 	same := plan(o, 0, resolve.Single, 7, 8, 9, 10)
 	same.Matches[2].SameAs = 1
-	exp := &attach.Expansion{
+	exp := &sites.Expansion{
 		Plans: []resolve.Plan{plan(o, 0, resolve.Single, 4, 5), plan(o, 1, resolve.Single, 0, 1, 2), same, plan(o, 1, resolve.PerMatch, 0, 1)},
 	}
 	l, err := Load(o, exp, h, Options{})
@@ -126,7 +126,7 @@ func TestLoadPerMatch(t *testing.T) {
 func TestLoadStrategies(t *testing.T) {
 	o, h := loadable(t, ebpf.TracePoint, "p")
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
-	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Raw, 0, 1)}}
+	exp := &sites.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Raw, 0, 1)}}
 	l, err := Load(o, exp, h, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestLoadShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p, limited}}, h, Options{Filter: only})
+	l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{p, limited}}, h, Options{Filter: only})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestLoadOneProcess(t *testing.T) {
 	all, mine, other := plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0), plan(o, 0, resolve.Single, 0)
 	mine.Matches[0].PID, other.Matches[0].PID = os.Getpid(), 1<<30
 	mine.Filtered, other.Filtered = true, true
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{all, mine, other}}, h, Options{})
+	l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{all, mine, other}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,12 +252,12 @@ func TestLoadRefused(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "good", "bad")
 	o.Spec.Programs["bad"].Instructions = asm.Instructions{asm.Mov.Reg(asm.R0, asm.R5).WithSymbol("bad"), asm.Return()}
 	_, err := Load(o,
-		&attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}}, h,
+		&sites.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0), plan(o, 1, resolve.Single, 0)}}, h,
 		Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad: R5 !read_ok") {
 		t.Errorf("error = %v", err)
 	}
-	_, err = Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 1, resolve.PerMatch, 0, 1)}}, h, Options{})
+	_, err = Load(o, &sites.Expansion{Plans: []resolve.Plan{plan(o, 1, resolve.PerMatch, 0, 1)}}, h, Options{})
 	if err == nil || !strings.Contains(err.Error(), "the kernel refused self:bad") {
 		t.Errorf("all matches rejected: error = %v", err)
 	}
@@ -295,7 +295,7 @@ func TestLoadJoined(t *testing.T) {
 		}
 		p := plan(o, 0, resolve.Single, 0)
 		p.Joined = []resolve.Plan{plan(o, 1, resolve.Single, 1), plan(o, 2, resolve.Single, 2)}
-		exp := &attach.Expansion{Plans: []resolve.Plan{p, plan(o, 3, resolve.Single, 3)}}
+		exp := &sites.Expansion{Plans: []resolve.Plan{p, plan(o, 3, resolve.Single, 3)}}
 		l, err := Load(o, exp, h, Options{})
 		if err != nil {
 			if c.err == "" || !strings.Contains(err.Error(), c.err) {
@@ -327,7 +327,7 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 	o.Spec.Programs["p"].AttachType = ebpf.AttachTraceRawTp
 	p := plan(o, 0, resolve.PerMatch, 0, 1, 2)
 	p.Matches[0].Name, p.Matches[1].Name, p.Matches[2].Name = "sys_enter", "no_such_event", "sys_exit"
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
+	l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestLoadSomeOfAPattern(t *testing.T) {
 		t.Errorf("programs = %v", of)
 	}
 	p.Matches = p.Matches[1:2]
-	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
+	if _, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "self:p") {
 		t.Errorf("only match rejected: error = %v", err)
 	}
@@ -347,7 +347,7 @@ func TestLoadBPF(t *testing.T) {
 	o, h := loadable(t, ebpf.Tracing, "p")
 	p := plan(o, 0, resolve.PerMatch, 0)
 	p.Matches[0].BPF = 1 << 30
-	if _, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
+	if _, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{p}}, h, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "BPF program 1073741824: ") {
 		t.Errorf("error = %v", err)
 	}
@@ -364,7 +364,7 @@ func TestLoadMulti(t *testing.T) {
 	o.Manifest.Programs[0].Code = &manifest.Code{Context: "none"}
 	with, without := plan(o, 0, resolve.Multi, 0, 1), plan(o, 1, resolve.Multi, 0, 1)
 	with.AttachType, without.AttachType = ebpf.AttachTraceUprobeMulti, ebpf.AttachTraceUprobeMulti
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{with, without}}, h, Options{})
+	l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{with, without}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestLoadForms(t *testing.T) {
 			asm.Return(),
 		}
 		o.Manifest.Programs[0].Code = &manifest.Code{Context: "none", Forms: []manifest.Form{{Arch: label}}}
-		l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h, Options{})
+		l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +510,7 @@ func TestLoadMemory(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps["m"].MaxEntries = 1 << 20
 	o.Manifest.Maps = []manifest.Map{{Name: "@m", Symbol: "m"}}
-	exp := &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}
+	exp := &sites.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}
 	if l, err := Load(o, exp, h, Options{MaxMemory: 1 << 20}); err == nil {
 		l.Close()
 		t.Error("no error for 8 MB with a limit of 1 MB")
@@ -522,7 +522,7 @@ func TestLoadLog(t *testing.T) {
 	for level, want := range map[int]bool{0: false, 1: true} {
 		o, h := loadable(t, ebpf.XDP, "p")
 		logged := ""
-		l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h,
+		l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{plan(o, 0, resolve.Single, 0)}}, h,
 			Options{LogLevel: level, Log: func(program, text string) { logged = program + ": " + text }})
 		if err != nil {
 			t.Fatal(err)
@@ -539,7 +539,7 @@ func TestLoadLog(t *testing.T) {
 func TestNamesInMap(t *testing.T) {
 	o, h := loadable(t, ebpf.XDP, "p")
 	o.Spec.Maps[namesMap] = &ebpf.MapSpec{Name: namesMap, Type: ebpf.Array, KeySize: 4, ValueSize: 8}
-	exp := &attach.Expansion{
+	exp := &sites.Expansion{
 		Plans:  []resolve.Plan{plan(o, 0, resolve.Single, 0)},
 		Probes: map[int]string{0: "abc", 1: "kprobe:long_name"},
 	}
@@ -563,7 +563,7 @@ func TestArgumentsInMap(t *testing.T) {
 	p := plan(o, 0, resolve.Single, 3, 4, 5)
 	p.Matches[0].USDT = append([]byte{1}, make([]byte, 191)...)
 	p.Matches[1].USDT, p.Matches[1].SameAs = append([]byte{2}, make([]byte, 191)...), 1
-	l, err := Load(o, &attach.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
+	l, err := Load(o, &sites.Expansion{Plans: []resolve.Plan{p}}, h, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -582,7 +582,7 @@ func TestArgumentsInMap(t *testing.T) {
 // TestHostValues checks that names are looked up on the host.
 func TestHostValues(t *testing.T) {
 	o, _ := loadable(t, ebpf.XDP)
-	from := &hostSource{&host.Host{}, &attach.Expansion{}, 0}
+	from := &hostSource{&host.Host{}, &sites.Expansion{}, 0}
 	for _, c := range []struct {
 		host manifest.HostValue
 		text string
@@ -629,8 +629,8 @@ func TestUserSymbols(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped: no go command: ", err)
 	}
-	expansion := func(matches ...resolve.Match) *attach.Expansion {
-		return &attach.Expansion{
+	expansion := func(matches ...resolve.Match) *sites.Expansion {
+		return &sites.Expansion{
 			Plans: []resolve.Plan{
 				{Prog: &manifest.Program{Name: "other"}},
 				{Prog: &manifest.Program{Name: "p"}, Matches: matches},

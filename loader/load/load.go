@@ -35,6 +35,7 @@ import (
 	"btc/loader/permit"
 	"btc/loader/resolve"
 	"btc/loader/rewrite"
+	"btc/loader/sites"
 )
 
 // Loaded holds the open maps and programs of an object.
@@ -74,7 +75,7 @@ type Options struct {
 }
 
 // Load loads an object. Its error is a *report.Error if it has a position in the script.
-func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (*Loaded, error) {
+func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*Loaded, error) {
 	limit := raiseMemlock()
 	if opts.Filter == nil {
 		opts.Filter = &filter.Filter{}
@@ -122,7 +123,7 @@ func Load(o *object.Object, exp *attach.Expansion, h *host.Host, opts Options) (
 		return nil, mapError(o, err, limit)
 	}
 	l.Maps, l.Variables = coll.Maps, coll.Variables
-	for _, fill := range []func(*manifest.Manifest, *attach.Expansion) error{l.fillSpecs, l.fillNames} {
+	for _, fill := range []func(*manifest.Manifest, *sites.Expansion) error{l.fillSpecs, l.fillNames} {
 		if err := fill(o.Manifest, exp); err != nil {
 			l.Close()
 			return nil, err

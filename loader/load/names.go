@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/object"
+	"btc/loader/sites"
 )
 
 // namesMap is the map with the names of probes, by the number of the attach point.
@@ -17,7 +17,7 @@ const namesMap = "probe_names"
 const maxNameBytes = 4096
 
 // sizeNames sizes the map for an entry for each attach point.
-func sizeNames(o *object.Object, exp *attach.Expansion) error {
+func sizeNames(o *object.Object, exp *sites.Expansion) error {
 	s := o.Spec.Maps[o.Manifest.MapSymbol(namesMap)]
 	if s == nil {
 		return nil
@@ -31,7 +31,7 @@ func sizeNames(o *object.Object, exp *attach.Expansion) error {
 }
 
 // fillNames writes the names, each with a NUL.
-func (l *Loaded) fillNames(o *manifest.Manifest, exp *attach.Expansion) error {
+func (l *Loaded) fillNames(o *manifest.Manifest, exp *sites.Expansion) error {
 	m := l.Maps[o.MapSymbol(namesMap)]
 	if m == nil {
 		return nil

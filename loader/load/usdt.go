@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/object"
+	"btc/loader/sites"
 	"btc/loader/usdt"
 )
 
@@ -15,7 +15,7 @@ import (
 const specsMap = "usdt_specs"
 
 // sizeSpecs sizes the map for an entry for each attach point.
-func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
+func sizeSpecs(o *object.Object, exp *sites.Expansion) error {
 	s := o.Spec.Maps[o.Manifest.MapSymbol(specsMap)]
 	if s == nil {
 		return nil
@@ -31,7 +31,7 @@ func sizeSpecs(o *object.Object, exp *attach.Expansion) error {
 }
 
 // fillSpecs writes the argument locations.
-func (l *Loaded) fillSpecs(o *manifest.Manifest, exp *attach.Expansion) error {
+func (l *Loaded) fillSpecs(o *manifest.Manifest, exp *sites.Expansion) error {
 	m := l.Maps[o.MapSymbol(specsMap)]
 	if m == nil {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"btc/loader/attach"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 // userSymbol returns the distance of a symbol of the probed file from the probe (fromProbe), or from the first byte of
 // the file's code, which is mm.start_code in a process that runs the file.
-func userSymbol(exp *attach.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
+func userSymbol(exp *sites.Expansion, program, symbol string, fromProbe bool) (uint64, error) {
 	i := slices.IndexFunc(exp.Plans, func(p resolve.Plan) bool { return p.Prog.Name == program })
 	if i < 0 || len(exp.Plans[i].Matches) == 0 {
 		return 0, nil // a missing probe that is skipped

@@ -33,7 +33,7 @@ type Action struct {
 	Name       string // name of the function in the language, or ""
 	Path       string // Files, Pins: absolute
 	Pos        manifest.Pos
-	// OnHost means that the files of the host decide whether the permission is needed: package attach asks for it.
+	// OnHost means that the files of the host decide whether the permission is needed: package sites asks for it.
 	OnHost bool
 }
 
@@ -72,7 +72,7 @@ func Classified(f asm.BuiltinFunc) (p Permission, known bool) {
 }
 
 // Actions lists the actions of an object that need a permission, in the order of its programs and events. The
-// parameters of attach points must be substituted, see attach.Fill.
+// parameters of attach points must be substituted, see sites.Fill.
 func Actions(o *object.Object) []Action {
 	var all []Action
 	for i := range o.Manifest.Programs {

@@ -17,11 +17,11 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/object"
 	"btc/loader/permit"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 // Limits are the options of a run that a policy limits.
@@ -215,7 +215,7 @@ func (p *Policy) verdict(x *manifest.Program) verdict {
 
 // Sites returns an error if the policy does not permit one of the attach sites of a run. It
 // replaces the paths of user programs by the checked paths, without symbolic links.
-func (p *Policy) Sites(m *manifest.Manifest, e *attach.Expansion) error {
+func (p *Policy) Sites(m *manifest.Manifest, e *sites.Expansion) error {
 	if p == nil || p.probes == nil {
 		return nil
 	}

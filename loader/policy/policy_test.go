@@ -11,9 +11,9 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
-	"btc/loader/attach"
 	"btc/loader/permit"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 func TestParse(t *testing.T) {
@@ -154,7 +154,7 @@ func TestSites(t *testing.T) {
 		if may := p.mayMatch(prog); c.want && !may && probe.Lookup(c.kind).Space != probe.UserSpace {
 			t.Errorf("%s: %s %+v cannot match", c.probes, c.kind, c.m)
 		}
-		e := &attach.Expansion{Plans: []resolve.Plan{{Prog: prog, Matches: []resolve.Match{m}}}}
+		e := &sites.Expansion{Plans: []resolve.Plan{{Prog: prog, Matches: []resolve.Match{m}}}}
 		err = nil
 		if p.verdict(prog) == refused {
 			err = os.ErrPermission

@@ -484,6 +484,9 @@ func Matching(functions []Function, a *manifest.Attach) []Function {
 // bpffs is the directory of relative pin paths.
 const bpffs = "/sys/fs/bpf/"
 
+// OfProcess are the kinds of iterators that can be limited to a process (6.1).
+var OfProcess = map[string]bool{"task": true, "task_file": true, "task_vma": true}
+
 // PinPath returns the path at which an iterator's program is pinned, or "".
 func PinPath(p *manifest.Program) string {
 	switch path := p.Attach.Target; {

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/options"
 	"btc/loader/output"
+	"btc/loader/sites"
 )
 
 // Events of the sessions in this file.
@@ -39,7 +39,7 @@ func testSession(t *testing.T, queue ...[]byte) (*session, *bytes.Buffer) {
 			{Kind: "clear", Map: "@b", Size: 16},
 			{Kind: "system", Format: "echo %d", Size: 16, Fields: []manifest.Field{number}},
 		}},
-		opts: Options{Report: options.Report{Out: out, Err: out}, Sink: &output.Text}, end: newEnding(), host: &host.Host{}, expansion: &attach.Expansion{}, loaded: &load.Loaded{},
+		opts: Options{Report: options.Report{Out: out, Err: out}, Sink: &output.Text}, end: newEnding(), host: &host.Host{}, expansion: &sites.Expansion{}, loaded: &load.Loaded{},
 	}
 	for i := range s.manifest.Events {
 		s.manifest.Events[i].ID = i

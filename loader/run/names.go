@@ -18,7 +18,7 @@ import (
 
 // names finds the names of what is printed: symbols, probes, cgroups, users.
 type names struct {
-	probes map[int]string // attach points by number (attach.Expansion)
+	probes map[int]string // attach points by number (sites.Expansion)
 	maps   *mapTable      // has the frames of stacks
 	warn   func(text string)
 	// demangle is how C++ symbols are shown (the config cpp_demangle).

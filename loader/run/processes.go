@@ -12,7 +12,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/safefile"
-	"btc/loader/attach"
+	"btc/loader/sites"
 	"btc/loader/symbols"
 )
 
@@ -20,7 +20,7 @@ import (
 // so that the addresses can be resolved after a process has exited. Mappings of processes that are
 // certainly traced are recorded immediately, those of others when they are first seen. If the
 // kernel refuses, only /proc is used.
-func (n *names) recordMappings(m *manifest.Manifest, pids []int, e *attach.Expansion, cpus []int) {
+func (n *names) recordMappings(m *manifest.Manifest, pids []int, e *sites.Expansion, cpus []int) {
 	if !hasEvent(m, "proc") {
 		return
 	}

@@ -37,6 +37,7 @@ import (
 	"btc/loader/run/budget"
 	"btc/loader/run/child"
 	"btc/loader/run/tty"
+	"btc/loader/sites"
 )
 
 // Options are the user's options, and what follows from them.
@@ -71,8 +72,7 @@ type session struct {
 	manifest *manifest.Manifest
 
 	host      *host.Host
-	attaching attach.Options
-	expansion *attach.Expansion
+	expansion *sites.Expansion
 	loaded    *load.Loaded
 	child     *child.Process // nil: no command
 	links     links
@@ -144,7 +144,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := attach.Fill(m, params); err != nil {
+	if err := sites.Fill(m, params); err != nil {
 		return err
 	}
 	if pos, err := manifest.SubstituteStrings(m, values); err != nil {
@@ -180,12 +180,11 @@ func (s *session) prepare(o *object.Object) error {
 	if s.host, err = host.Probe(); err != nil {
 		return err
 	}
-	s.attaching = attach.Options{
+	s.expansion, err = sites.Expand(s.host, m, sites.Options{
 		PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroup: len(s.opts.Cgroups) > 0,
 		Inside: s.targets.groups.inside, Unsafe: s.opts.Grants.Has(permit.ProbeAddress), Functions: s.opts.Functions,
-		Separate: s.opts.Budget > 0, Mode: s.opts.Mode, Stop: s.end.stopping, PinDir: s.opts.Grants.PinDir,
-	}
-	s.expansion, err = attach.Expand(s.host, m, s.attaching)
+		Separate: s.opts.Budget > 0, Mode: s.opts.Mode,
+	})
 	if err != nil {
 		return err
 	}
@@ -274,10 +273,11 @@ func (s *session) start() error {
 		s.links.sites, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
 		return nil
 	}
+	opts := attach.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Stop: s.end.stopping, PinDir: s.opts.Grants.PinDir}
 	if s.child != nil {
-		s.attaching.Child = s.child.PID
+		opts.Child = s.child.PID
 	}
-	if err := s.targets.filter.Follow(s.attaching.Child); err != nil {
+	if err := s.targets.filter.Follow(opts.Child); err != nil {
 		return err
 	}
 	virtual := 0
@@ -290,13 +290,13 @@ func (s *session) start() error {
 		}
 	}
 	total, _ := s.expansion.Count()
-	s.attaching.Made = s.progress.Step("attaching", total)
+	opts.Made = s.progress.Step("attaching", total)
 	for _, i := range s.expansion.Order() {
 		if s.end.interrupted() { // attaching many probes takes long
 			break
 		}
 		plan := &s.expansion.Plans[i]
-		made, err := attach.Attach(plan, s.loaded.Programs[i], s.attaching, s.host)
+		made, err := attach.Attach(plan, s.loaded.Programs[i], opts, s.host)
 		added := s.links.add(made.Links)
 		s.budget.Add(plan.Prog, s.loaded.Programs[i].Of, added)
 		if plan.Prog.Kind == probe.Watchpoint {
@@ -312,7 +312,7 @@ func (s *session) start() error {
 			continue
 		}
 		failed = true
-		warning, isAbsent, fatal := attach.Outcome(s.manifest, plan.Prog, err, s.attaching.Unsafe)
+		warning, isAbsent, fatal := attach.Outcome(s.manifest, plan.Prog, err, s.opts.Grants.Has(permit.ProbeAddress))
 		if fatal != nil {
 			return fatal
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/probe"
-	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/output"
 	"btc/loader/resolve"
+	"btc/loader/sites"
 )
 
 // Tests and benchmarks are programs that the kernel runs on request (BPF_PROG_TEST_RUN), with a
@@ -56,7 +56,7 @@ type trial struct {
 }
 
 // hasKind reports whether programs of a kind take part in the run.
-func hasKind(e *attach.Expansion, kind string) bool {
+func hasKind(e *sites.Expansion, kind string) bool {
 	for i := range e.Plans {
 		if e.Plans[i].Prog.Kind == kind {
 			return true

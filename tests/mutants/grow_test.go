@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/object"
 	"btc/loader/permit"
+	"btc/loader/sites"
 )
 
 var grown = flag.Int("grown", 150, "how many manifests and objects to make that are much larger")
@@ -155,7 +155,7 @@ func tryGrown(c *meter, b base, r *rand.Rand) (accepted, whole bool) {
 			return
 		}
 		values, err := manifest.ParseParams(m, params, named)
-		if err == nil && attach.Fill(m, params) == nil {
+		if err == nil && sites.Fill(m, params) == nil {
 			manifest.SubstituteStrings(m, values)
 		}
 	})

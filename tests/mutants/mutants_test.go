@@ -27,7 +27,6 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
-	"btc/loader/attach"
 	"btc/loader/bpfmap"
 	"btc/loader/diag"
 	"btc/loader/format"
@@ -37,6 +36,7 @@ import (
 	"btc/loader/permit"
 	"btc/loader/render"
 	"btc/loader/run"
+	"btc/loader/sites"
 	"btc/targets/kernel"
 )
 
@@ -250,7 +250,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	params, named, err := manifest.MergeParams(m, []string{"1", "text"}, nil)
 	if err == nil {
 		manifest.ParseParams(m, params, named)
-		if attach.Fill(m, params) != nil {
+		if sites.Fill(m, params) != nil {
 			return true, false
 		}
 	}

@@ -22,12 +22,12 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
-	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/host"
 	"btc/loader/options"
 	"btc/loader/policy"
+	"btc/loader/sites"
 )
 
 // Streams are the input and the outputs of a run.
@@ -162,7 +162,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 		pattern = strings.TrimSpace(pattern)
 		var points []string
 		search := func() {
-			points, err = attach.List(h, pattern, attach.Options{PIDs: o.PIDs, Functions: o.Functions})
+			points, err = sites.List(h, pattern, sites.Options{PIDs: o.PIDs, Functions: o.Functions})
 		}
 		if o.policy != nil && ofFiles(pattern, len(o.PIDs) > 0) {
 			safefile.AsCaller(search)
@@ -182,7 +182,7 @@ func list(o *arguments, stdout, stderr io.Writer) int {
 			if !o.Verbose {
 				continue
 			}
-			for _, arg := range attach.Arguments(h, p) {
+			for _, arg := range sites.Arguments(h, p) {
 				fmt.Fprintln(out, "    "+diag.Printable(arg))
 			}
 		}

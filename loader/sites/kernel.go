@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attach
+package sites
 
 import (
 	"fmt"
@@ -119,3 +119,17 @@ func (x *expander) Other(p *manifest.Program) (plan resolve.Plan, err error) {
 
 // Absent returns the error unchanged, because the host is authoritative.
 func (x *expander) Absent(_ *manifest.Program, err *resolve.Missing) error { return err }
+
+// Iterator looks for the function that describes a kind of iterator, where the kernel's types are
+// available; without them loading decides.
+func (x *expander) Iterator(kind string) (bool, error) {
+	if err := x.opts.checkIterator(kind); err != nil {
+		return false, err
+	}
+	kernel, err := x.host.Types().Kernel()
+	if err != nil {
+		return true, nil
+	}
+	proto, err := findFunc(kernel, "bpf_iter_"+kind)
+	return proto != nil, err
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attach
+package sites
 
 import (
 	"fmt"
@@ -14,15 +14,6 @@ import (
 
 // filters reports whether only some tasks' events count.
 func (o *Options) filters() bool { return len(o.PIDs) > 0 || o.Follow || o.Cgroup }
-
-// process returns the process that links of user space probes are limited to: that of the match, or
-// that of -c; 0: all.
-func (o *Options) process() int {
-	if o.pid != 0 || o.Follow {
-		return o.pid
-	}
-	return o.Child
-}
 
 // ofProcesses finds the files of a program's attach point for each process of -p, or else for one
 // process of each container. Links are limited to their process, except with Follow, because a
@@ -109,7 +100,7 @@ func (o *Options) checkIterator(kind string) error {
 		option = "--cgroup"
 	case o.Follow:
 		option = "--follow-forks"
-	case len(o.PIDs) > 0 && !ofProcess[kind]:
+	case len(o.PIDs) > 0 && !resolve.OfProcess[kind]:
 		return fmt.Errorf("-p cannot be used: the objects of iter:%s do not belong to a process", kind)
 	default:
 		return nil
