@@ -158,6 +158,7 @@ func (h *Hotplug) lost() (cpus []int) {
 	buf := make([]byte, 4096)
 	for {
 		n, err := unix.Read(h.sock, buf)
+		// ENOBUFS: messages were lost because the socket's buffer was full (netlink(7)); the next one is read.
 		if err == unix.ENOBUFS || err == unix.EINTR {
 			continue
 		}

@@ -19,6 +19,8 @@ import (
 // run.
 func attachIter(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, o Options, _ *host.Host) (io.Closer, error) {
 	l, err := linkIter(prog.FD(), infoFor(m.Name, o.pid))
+	// A kernel that does not know the task in bpf_iter_link_info returns E2BIG for bytes past the end of its own struct
+	// that are not zero (bpf_check_uarg_tail_zero).
 	if o.pid != 0 && (errors.Is(err, unix.E2BIG) || errors.Is(err, unix.EINVAL)) {
 		return nil, fmt.Errorf("-p with an iterator needs Linux 6.1: %w", err)
 	}

@@ -36,7 +36,7 @@ func attachKprobe(plan *resolve.Plan, m *resolve.Match, prog *ebpf.Program, _ Op
 		}
 	}
 	l, err := attach(m.Name, prog, o)
-	if errors.Is(err, unix.EADDRNOTAVAIL) { // several functions have the name: tracing since 6.7
+	if errors.Is(err, unix.EADDRNOTAVAIL) { // several functions have the name: __trace_kprobe_create since 6.7
 		return attachNamesakes(m, prog, ret)
 	}
 	if err != nil {
@@ -113,6 +113,9 @@ func bisect[T any](list []T, use func([]T) error, refused func(T)) error {
 	switch {
 	case err == nil:
 		return nil
+	// Any other error is not due to an element. The kernel returns ESRCH for a list with a name that no function has
+	// (ftrace_lookup_symbols in kernel/trace/ftrace.c), which the library turns into ErrNotExist, and refuses a list with an
+	// address that ftrace has no entry for (ftrace_set_filter_ips).
 	case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) &&
 		!errors.Is(err, unix.EADDRNOTAVAIL):
 		return err

@@ -53,6 +53,7 @@ func whyNoEvent(attr *unix.PerfEventAttr, err error) error {
 	const limit = "/proc/sys/kernel/perf_event_max_sample_rate"
 	b, _ := os.ReadFile(limit) // 0 if it cannot be read
 	most, _ := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	// perf_event_open in kernel/events/core.c compares the frequency with the sysctl, and returns EINVAL for much else.
 	if errors.Is(err, unix.EINVAL) && attr.Bits&unix.PerfBitFreq != 0 && most > 0 && attr.Sample > most {
 		return fmt.Errorf("this kernel allows at most %d samples per second (sysctl kernel.perf_event_max_sample_rate, which the kernel lowers when sampling takes too long): perf_event_open: %w",
 			most, err)
@@ -89,11 +90,13 @@ func openAll(attr *unix.PerfEventAttr, prog *ebpf.Program, o Options, h *host.Ho
 			a.Bits |= inheritThread
 		}
 		fd, err := openPerf(&a, tid, -1, prog)
-		if errors.Is(err, unix.EINVAL) && a.Bits&inheritThread != 0 { // the program leaves other processes out
+		// Kernels before 5.13 refuse the bit as a reserved one (perf_copy_attr). Without it the event also fires in child
+		// processes, which the program leaves out.
+		if errors.Is(err, unix.EINVAL) && a.Bits&inheritThread != 0 {
 			a.Bits &^= inheritThread
 			fd, err = openPerf(&a, tid, -1, prog)
 		}
-		if err != nil && !errors.Is(err, unix.ESRCH) {
+		if err != nil && !errors.Is(err, unix.ESRCH) { // ESRCH: the thread has ended since the list was read
 			all.Close()
 			return nil, err
 		}

@@ -70,7 +70,8 @@ func attachMulti(plan *resolve.Plan, progs []*ebpf.Program, o Options) (l io.Clo
 			return try(ms[half:])
 		}
 		err := try(grouped[g])
-		if errors.Is(err, unix.ESRCH) && len(groups) > 1 { // the process has ended
+		// The process has ended: bpf_uprobe_multi_link_attach does not find its PID.
+		if errors.Is(err, unix.ESRCH) && len(groups) > 1 {
 			failure = err
 			continue
 		}
