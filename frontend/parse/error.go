@@ -159,7 +159,7 @@ func (d *driver) reportCharacter(f *syntaxError, at diag.Span) {
 	switch f.got.text {
 	case "$":
 		d.diags.Add(diag.Syntax, at, "syntax: expected identifier after '$'").
-			Hint("if there was a name here, the shell has replaced it by its own variable: put the script in single quotes")
+			Hint("the shell may have expanded a variable here: put the script in single quotes")
 	case `"`:
 		d.diags.Add(diag.UnterminatedString, at, "syntax: unterminated string")
 	default:

@@ -118,7 +118,7 @@ func (f *syntaxError) hintShell() string {
 			parser.BtLexerLBRACE,
 			parser.BtLexerS_LBRACE,
 			parser.BtLexerRBRACE:
-			return "if there was a name with $ before it, the shell has replaced it by its own variable: put the script in single quotes"
+			return "the shell may have expanded a variable here: put the script in single quotes"
 		}
 	}
 	return ""

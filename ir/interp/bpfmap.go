@@ -58,7 +58,7 @@ func (b *bpfMap) insert(key []byte) *entry {
 		n = CPUs
 	}
 	for range n {
-		e.vals = append(e.vals, b.m.mem.alloc("map "+b.def.Name, make([]byte, b.spec.ValueSize)))
+		e.vals = append(e.vals, b.m.mem.allocKept("map "+b.def.Name, make([]byte, b.spec.ValueSize)))
 	}
 	b.entries[string(key)] = e
 	b.order = append(b.order, string(key))

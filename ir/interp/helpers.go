@@ -260,7 +260,7 @@ func reserve(fr *frame, v *ir.Value) int64 {
 	for i := range data {
 		data[i] = poison
 	}
-	return int64(fr.mem.alloc(recordName+v.Args[0].Sym, data))
+	return int64(fr.mem.allocKept(recordName+v.Args[0].Sym, data))
 }
 
 func (fr *frame) finishRecord(v *ir.Value, submit bool) int64 {

@@ -10,6 +10,7 @@ type object struct {
 	data     []byte
 	readOnly bool
 	dead     bool // a record that was submitted
+	kept     bool // by release: an element of a map or a record
 }
 
 // memory is the address space: the machine's objects from firstAddr on, one every stride
@@ -30,13 +31,20 @@ func (m *memory) alloc(name string, data []byte) uint64 {
 	return firstAddr + uint64(len(m.objects)-1)*stride
 }
 
+// allocKept is alloc for an object that release does not free.
+func (m *memory) allocKept(name string, data []byte) uint64 {
+	addr := m.alloc(name, data)
+	m.objects[len(m.objects)-1].kept = true
+	return addr
+}
+
 // mark returns a point to release to.
 func (m *memory) mark() int { return len(m.objects) }
 
-// release forgets the frame objects made since the mark. Map values made since then stay.
+// release forgets the frame objects made since the mark. Elements of maps and records made since then stay.
 func (m *memory) release(mark int) {
 	for i := mark; i < len(m.objects); i++ {
-		if o := m.objects[i]; o != nil && !o.keep() {
+		if o := m.objects[i]; o != nil && !o.kept {
 			m.objects[i] = nil
 		}
 	}
@@ -44,9 +52,6 @@ func (m *memory) release(mark int) {
 		m.objects = m.objects[:len(m.objects)-1]
 	}
 }
-
-// keep marks the current objects as objects of the machine, which release does not free.
-func (o *object) keep() bool { return len(o.name) > 3 && (o.name[:3] == "map" || o.name[:3] == "rec") }
 
 // object returns the object that holds the address, or nil if there is none.
 func (m *memory) object(addr uint64) *object {

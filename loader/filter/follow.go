@@ -316,7 +316,7 @@ func maxNumber() (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || n < 1 || n > 1<<22 { // PID_MAX_LIMIT
-		return 0, errors.New("/proc/sys/kernel/pid_max: not a number of processes")
+		return 0, fmt.Errorf("/proc/sys/kernel/pid_max: expected a number up to %d, found %q", 1<<22, text)
 	}
 	return n, nil
 }

@@ -16,9 +16,9 @@ type ending struct {
 	stopping chan struct{}
 	once     sync.Once
 
-	hurry    chan struct{} // closed when operations that block the printer are canceled
-	hurried  sync.Once
-	overtime atomic.Bool // no more commands are started
+	hurry   chan struct{} // closed when operations that block the printer are canceled
+	hurried sync.Once
+	expired atomic.Bool // no more commands are started
 	// unwritten means that the last document could not be written.
 	unwritten atomic.Bool
 	// unstarted is the number of commands that came too late to start; the printer counts them.
@@ -103,7 +103,7 @@ const commandTime = time.Second
 // the printer.
 func (e *ending) limitCommands(cancel bool) {
 	time.AfterFunc(commandTime, func() {
-		e.overtime.Store(true)
+		e.expired.Store(true)
 		if cancel {
 			e.cancel()
 		}

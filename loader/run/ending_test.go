@@ -55,7 +55,7 @@ func TestLimitCommands(t *testing.T) {
 			e.limitCommands(cancel)
 			e.limitCommands(cancel)
 			time.Sleep(commandTime / 2)
-			if e.overtime.Load() {
+			if e.expired.Load() {
 				t.Error("commands are no longer started")
 			}
 			time.Sleep(commandTime)
@@ -65,8 +65,8 @@ func TestLimitCommands(t *testing.T) {
 				canceled = true
 			default:
 			}
-			if !e.overtime.Load() || canceled != cancel {
-				t.Errorf("overtime %t, canceled %t, want %t", e.overtime.Load(), canceled, cancel)
+			if !e.expired.Load() || canceled != cancel {
+				t.Errorf("expired %t, canceled %t, want %t", e.expired.Load(), canceled, cancel)
 			}
 		})
 	}

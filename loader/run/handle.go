@@ -104,7 +104,7 @@ func (s *writer) onPrintMap(e *format.Event) {
 	}
 	elems, err := read(m)
 	if err != nil {
-		s.msg.complain(e.Pos, err)
+		s.msg.report(e.Pos, err)
 	}
 	x := &output.Map{Event: e.Event, Map: m, Elements: elems, Top: top}
 	s.later(len(elems)*(m.KeySize+8*m.ValueSize), e.Pos, func(w *writer) { w.sink.Map(x) })
@@ -152,7 +152,7 @@ func (s *writer) onReset(e *format.Event, reset func(*manifest.Map) ([]render.El
 		s.links.detach()
 	}
 	if _, err := reset(m); err != nil {
-		s.msg.complain(e.Pos, err)
+		s.msg.report(e.Pos, err)
 	}
 	s.sweep(m, e.Pos)
 }
@@ -160,7 +160,7 @@ func (s *writer) onReset(e *format.Event, reset func(*manifest.Map) ([]render.El
 func (s *writer) sweep(m *manifest.Map, pos manifest.Pos) {
 	queued, done := s.msg.printer.progress()
 	if err := s.maps.sweep(m, queued, done); err != nil {
-		s.msg.complain(pos, err)
+		s.msg.report(pos, err)
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *lossCounter) check(final bool) {
 		if l := &c.manifest.Losses[i]; l.Kind == "stack" && n > seen.swept && !final {
 			seen.swept = n
 			if err := c.maps.sweepFull(l.Map, c.msg.printer); err != nil {
-				c.msg.complain(manifest.Pos{}, err)
+				c.msg.report(manifest.Pos{}, err)
 			}
 		}
 		if n > seen.n && (final || seen.due(now)) {

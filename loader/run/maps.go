@@ -410,7 +410,7 @@ func (s *session) printMaps() {
 				w.guarded(m.Pos, func() {
 					elems, err := s.maps.elements(m)
 					if err != nil {
-						w.msg.complain(m.Pos, err)
+						w.msg.report(m.Pos, err)
 						return
 					}
 					show(&output.Map{Map: m, Elements: elems, Top: s.opts.top(0, 0)})

@@ -26,8 +26,8 @@ type messages struct {
 	crashed atomic.Bool // an internal error was reported
 }
 
-// complain reports an error that does not end the run.
-func (m *messages) complain(pos manifest.Pos, err error) {
+// report reports an error that does not end the run.
+func (m *messages) report(pos manifest.Pos, err error) {
 	m.warnOf(&diag.Error{Script: m.script, Pos: pos, Text: err.Error()})
 }
 

@@ -121,7 +121,7 @@ func (p *packets) write(record []byte) {
 	err := p.writers[e.Format].Packet(uint64(at.UnixNano()), data[e.Uint(packetOffset):])
 	if err != nil && !p.failed[e.Format] {
 		p.failed[e.Format] = true
-		p.session.msg.complain(e.Pos, fmt.Errorf("skboutput(): %w", err))
+		p.session.msg.report(e.Pos, fmt.Errorf("skboutput(): %w", err))
 	}
 }
 

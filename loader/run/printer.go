@@ -38,7 +38,7 @@ type printer struct {
 	ended  chan struct{}
 
 	failed  atomic.Bool // err is set
-	starved atomic.Bool // the reader waits for room
+	blocked atomic.Bool // the reader waits for room
 	wake    func()      // ends the reader's wait
 }
 
@@ -165,7 +165,7 @@ func (p *printer) run() {
 		p.done++
 		room := p.size <= maxQueued/2 && len(p.items) <= maxQueuedItems/2
 		p.mu.Unlock()
-		if room && p.starved.Swap(false) {
+		if room && p.blocked.Swap(false) {
 			p.wake()
 		}
 	}

@@ -112,7 +112,7 @@ func TestPrinterStalled(t *testing.T) {
 			out.Idle()
 		}
 	}
-	p.starved.Store(true)
+	p.blocked.Store(true)
 	got := make(chan int)
 	go func() {
 		total, b := 0, make([]byte, 1<<16)
@@ -245,7 +245,7 @@ func TestSystem(t *testing.T) {
 		t.Errorf("output %q", text)
 	}
 	s.startPrinter()
-	s.end.overtime.Store(true)
+	s.end.expired.Store(true)
 	s.reader.handle(testRecord(testSystem, 4))
 	s.stopPrinter()
 	if s.end.unstarted != 1 || strings.Contains(out.String(), "4") {

@@ -16,9 +16,9 @@ import (
 // reader reads the events of a run and has them handled, until something ends the run.
 type reader struct {
 	*session
-	events *source
-	poller poller
-	peeked uint64 // position up to which the ring buffer was searched for exit()
+	events    *source
+	poller    poller
+	lookahead uint64 // position up to which the ring buffer was searched for exit()
 }
 
 // tickEvents is the number of consecutive events after which the run checks for other due work.
@@ -135,13 +135,13 @@ func (r *reader) awaitRoom(stoppable bool) bool {
 			return false
 		}
 		r.front.Out.Idle()
-		r.peeked = r.events.peek(r.peeked, func(record []byte) bool {
+		r.lookahead = r.events.peek(r.lookahead, func(record []byte) bool {
 			if r.isExit(record) {
 				r.links.detach()
 			}
 			return true
 		})
-		r.msg.printer.starved.Store(true)
+		r.msg.printer.blocked.Store(true)
 		if r.msg.printer.full() {
 			r.events.pause(longRest)
 			r.tick()

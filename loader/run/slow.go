@@ -94,13 +94,13 @@ const maxHeld = 1 << 20
 // stderr, follows what has been printed so far. If the command fails, the output is part of the
 // error: bpftrace does not print it.
 func (s *writer) onSystem(e *format.Event) {
-	if s.end.overtime.Load() && !s.ending {
+	if s.end.expired.Load() && !s.ending {
 		s.end.unstarted++
 		return
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		s.msg.complain(e.Pos, err)
+		s.msg.report(e.Pos, err)
 		return
 	}
 	defer r.Close()
@@ -110,7 +110,7 @@ func (s *writer) onSystem(e *format.Event) {
 	})
 	w.Close()
 	if err != nil {
-		s.msg.complain(e.Pos, err)
+		s.msg.report(e.Pos, err)
 		return
 	}
 	var held []byte

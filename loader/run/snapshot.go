@@ -67,7 +67,7 @@ func (s *session) snapshot(now time.Time) {
 	for _, m := range s.maps.scripts() {
 		elems, err := s.maps.elements(m)
 		if err != nil {
-			s.msg.complain(m.Pos, err)
+			s.msg.report(m.Pos, err)
 			continue
 		}
 		all = append(all, &output.Map{Map: m, Elements: elems, Top: s.opts.top(0, 0)})

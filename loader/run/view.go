@@ -57,7 +57,7 @@ func warnLarge(o *object.Object, cpus int, msg *messages) {
 			if strings.Contains(m.Type, "percpu") {
 				perCPU = fmt.Sprintf(" on each of %d CPUs", cpus)
 			}
-			msg.complain(
+			msg.report(
 				m.Pos,
 				fmt.Errorf("%s takes %s of the kernel's memory: %d keys, %d bytes of each value%s; config = { max_map_keys = N } makes it smaller",
 					m.Name, permit.Size(n), spec.MaxEntries, spec.ValueSize, perCPU),

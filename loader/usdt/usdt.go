@@ -96,7 +96,7 @@ func Read(f *elf.File) (all []Location, err error) {
 		return nil, nil
 	}
 	if section.Size > maxNotes {
-		return nil, fmt.Errorf("USDT notes: too large: %d bytes", section.Size)
+		return nil, fmt.Errorf("USDT notes too large: %d bytes (max %d)", section.Size, maxNotes)
 	}
 	data, err := section.Data()
 	if err != nil {
