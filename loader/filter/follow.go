@@ -4,7 +4,6 @@ package filter
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
