@@ -109,16 +109,19 @@ func TestLongHeader(t *testing.T) {
 	}
 	long := slices.Concat(short[:24], make([]byte, 8), short[24:])
 	long[4] += 8
+	shifted := slices.Concat(short[:24], make([]byte, 8), short[24:]) // the sections begin 8 bytes after the header
+	shifted[8] += 8
+	shifted[16] += 8
 	var subsets [][]byte
-	for _, blob := range [][]byte{short, long} {
+	for _, blob := range [][]byte{short, long, shifted} {
 		s, missing, err := subset(bytes.NewReader(blob), []string{"a"})
 		if err != nil || len(missing) > 0 {
 			t.Fatal(missing, err)
 		}
 		subsets = append(subsets, s)
 	}
-	if !bytes.Equal(subsets[0], subsets[1]) {
-		t.Error("the length of the header changes the types")
+	if !bytes.Equal(subsets[0], subsets[1]) || !bytes.Equal(subsets[0], subsets[2]) {
+		t.Error("the length of the header, or space after it, changes the types")
 	}
 	for _, size := range []byte{0, 23} {
 		long[4] = size
