@@ -84,7 +84,7 @@ func (e *ending) count(kind string, most uint64) {
 	}
 }
 
-// after stops the run after a time; 0 is no limit. The returned function cancels it.
+// after stops the run after a time; 0 means never. The returned function cancels it.
 func (e *ending) after(timeout time.Duration) (cancel func()) {
 	if timeout == 0 {
 		return func() {}

@@ -10,7 +10,7 @@ import (
 	"btc/loader/filter"
 )
 
-// TestTargets checks that a run ends with the last of its processes, and that one that has gone before is none.
+// TestTargets checks that a run ends with the last of its processes, and that one that had exited before does not count.
 func TestTargets(t *testing.T) {
 	start := func() *exec.Cmd {
 		cmd := exec.Command("sleep", "1000")
