@@ -67,7 +67,7 @@ func firstSentence(t *testing.T, files []string) string {
 	return ""
 }
 
-// TestMapOfTests checks that tests/README.md has one line for each folder and script of tests, and for no other.
+// TestMapOfTests checks that tests/README.md has one line for each directory and script of tests, and for no other.
 func TestMapOfTests(t *testing.T) {
 	want := map[string]bool{}
 	for _, name := range tracked(t, "tests/") {

@@ -404,7 +404,7 @@ func (w *walk) compute(p *trail, ins *asm.Instruction) {
 			p.reg[ins.Src].id = w.ids
 		}
 		dst = src
-	case op == asm.Mov: // 32 bits: the upper half is cleared, so that the result is no copy
+	case op == asm.Mov: // 32 bits: the upper half is cleared, so that the result is not a copy
 		dst = content{r: src.r}
 		if src.kind != number {
 			dst.r = ir.FullRange
