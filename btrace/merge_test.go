@@ -27,10 +27,10 @@ func aggregations() (all []manifest.Map) {
 	for _, isSigned := range []bool{false, true} {
 		value := &manifest.Layout{Kind: "int", Size: 8, Signed: isSigned}
 		for _, shape := range []string{"count", "sum", "avg", "stats", "min", "max", "hist", "lhist"} {
-			all = append(all, manifest.Map{Shape: shape, Value: value, Key: &key, Present: -1, Bits: 1})
+			all = append(all, manifest.Map{Shape: shape, Value: value, Key: &key, Present: -1, MapParams: manifest.MapParams{Bits: 1}})
 		}
 		for _, agg := range []string{"avg", "sum", "min", "max"} {
-			all = append(all, manifest.Map{Shape: "tseries", Agg: agg, Value: value, Key: &series, Present: -1, Interval: int64(time.Second), Intervals: 8})
+			all = append(all, manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Agg: agg, Interval: int64(time.Second), Intervals: 8}, Value: value, Key: &series, Present: -1})
 		}
 	}
 	for i := range all {

@@ -29,9 +29,9 @@ func attrText(p any) string {
 func writeStruct(sb *strings.Builder, s reflect.Value) {
 	sb.WriteByte('(')
 	sep := ""
-	for i := range s.NumField() {
-		field, x := s.Type().Field(i), s.Field(i)
-		if !field.IsExported() || absent(x) {
+	for _, field := range attrFields(s.Type()) {
+		x := s.FieldByIndex(field.Index)
+		if absent(x) {
 			continue
 		}
 		sb.WriteString(sep + attrName(field.Name))
@@ -42,6 +42,22 @@ func writeStruct(sb *strings.Builder, s reflect.Value) {
 		}
 	}
 	sb.WriteByte(')')
+}
+
+// attrFields returns the fields of a struct that are attributes, in order; those of a struct embedded by value are its own.
+func attrFields(t reflect.Type) (all []reflect.StructField) {
+	for i := range t.NumField() {
+		switch field := t.Field(i); {
+		case field.Anonymous && field.Type.Kind() == reflect.Struct:
+			for _, x := range attrFields(field.Type) {
+				x.Index = append([]int{i}, x.Index...)
+				all = append(all, x)
+			}
+		case field.IsExported():
+			all = append(all, field)
+		}
+	}
+	return all
 }
 
 func absent(x reflect.Value) bool {
@@ -156,10 +172,8 @@ func noPositions(s reflect.Value) {
 
 func (p *parser) structAttrs(s reflect.Value) {
 	fields := map[string]reflect.Value{}
-	for i := range s.NumField() {
-		if field := s.Type().Field(i); field.IsExported() {
-			fields[attrName(field.Name)] = s.Field(i)
-		}
+	for _, field := range attrFields(s.Type()) {
+		fields[attrName(field.Name)] = s.FieldByIndex(field.Index)
 	}
 	noPositions(s)
 	p.want("(")

@@ -275,25 +275,13 @@ type Map struct {
 	Pos   Pos
 
 	// Set by frontend/irgen: properties of the map in the language.
-	Key        *Layout  // nil for a scalar
-	KeyNames   []string // names of the key's parts, as Fields; "" for a part without a name
-	ValueNames []string // plain: names of a tuple's parts, as KeyNames
-	Value      *Layout  // plain: the value; aggregations: LInt with the argument's signedness
-	MaxEntries int      // maximum number of elements of a keyed map
-	Declared   string   // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
-	Depth      int      // stack: most frames, 1..1024
-	User       bool     // stack: user stacks
-	Bits       int      // hist: sub-bucket bits 0..5
-	Min, Max   int64    // lhist
-	Step       int64    // lhist
-	Interval   int64    // tseries: ns
-	Intervals  int64    // tseries: how many are kept
-	Agg        string   // tseries: avg, max, min, sum, or "" for the last value
-	Read       bool     // aggregation that the script reads: kept in a shared map
-	Cleared    bool     // the script clears or zeroes it
-	Deleted    bool     // the script deletes from it
-	Grows      bool     // plain: all that programs do is add constants above 0; set with Meta.For
-	Help, Unit string   // from a comment in the script, for metrics; or ""
+	Key *Layout // nil for a scalar
+	manifest.MapNames
+	Value *Layout // plain: the value; aggregations: LInt with the argument's signedness
+	MapSpec
+	Depth int  // stack: most frames, 1..1024
+	User  bool // stack: user stacks
+	Grows bool // plain: all that programs do is add constants above 0; set with Meta.For
 
 	// Set by lowering (passes/lower-maps): the BPF map.
 	BPF BPFMap
@@ -302,6 +290,17 @@ type Map struct {
 	// Updates are the positions where the script adds to a keyed map, for messages that it
 	// is full.
 	Updates []UpdatePos
+}
+
+// MapSpec is what a script says about a map, besides its types and names: the same in the front end and the IR.
+type MapSpec struct {
+	ValueNames []string // plain: names of a tuple's parts at its first assignment, as KeyNames
+	MaxEntries int      // maximum number of elements of a keyed map
+	Declared   string   // BPF kind named by the script: hash, lruhash, percpuhash, percpulruhash; or ""
+	manifest.MapParams
+	Read    bool // aggregation that the script reads: kept in a shared map
+	Cleared bool // the script clears or zeroes it
+	Deleted bool // the script deletes from it
 }
 
 // BPFMap is the BPF map that implements a Map.

@@ -14,18 +14,20 @@ type Manifest = manifest.Manifest
 
 // The parts of a manifest.
 type (
-	Attach  = manifest.Attach
-	Config  = manifest.Config
-	Event   = manifest.Event
-	Field   = manifest.Field
-	Layout  = manifest.Layout
-	Loss    = manifest.Loss
-	Map     = manifest.Map
-	Object  = manifest.Object
-	Param   = manifest.Param
-	Pos     = manifest.Pos
-	Program = manifest.Program
-	Script  = manifest.Script
+	Attach    = manifest.Attach
+	Config    = manifest.Config
+	Event     = manifest.Event
+	Field     = manifest.Field
+	Layout    = manifest.Layout
+	Loss      = manifest.Loss
+	Map       = manifest.Map
+	MapNames  = manifest.MapNames
+	MapParams = manifest.MapParams
+	Object    = manifest.Object
+	Param     = manifest.Param
+	Pos       = manifest.Pos
+	Program   = manifest.Program
+	Script    = manifest.Script
 )
 
 // Parse parses and validates a manifest, which may come from an untrusted source.

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/backend/emit"
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/ir"
 )
@@ -85,7 +86,7 @@ func TestMapTypes(t *testing.T) {
 	} {
 		m, funcs := sample(t)
 		name := fmt.Sprintf("m%d", i)
-		m.Maps = append(m.Maps, &ir.Map{Name: "@" + name, Shape: c.shape, Key: c.key, KeyNames: c.names, Value: c.value, ValueNames: c.names,
+		m.Maps = append(m.Maps, &ir.Map{Name: "@" + name, Shape: c.shape, Key: c.key, Value: c.value, MapNames: manifest.MapNames{KeyNames: c.names}, MapSpec: ir.MapSpec{ValueNames: c.names},
 			BPF: ir.BPFMap{Name: name, Type: "hash", KeySize: c.keySize, ValueSize: c.size, ValueOff: c.off, MaxEntries: 10, Present: -1, Loss: -1}})
 		b, err := Write(m, funcs)
 		if err != nil {

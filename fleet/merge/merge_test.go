@@ -31,13 +31,13 @@ var (
 var shapes = []manifest.Map{
 	{Name: "@avg", Shape: "avg", Value: &integer64},
 	{Name: "@count", Shape: "count", Value: &unsigned, Key: &pair},
-	{Name: "@hist", Shape: "hist", Value: &integer64, Key: &integer64, Bits: 2},
-	{Name: "@lhist", Shape: "lhist", Value: &integer64, Min: -10, Max: 100, Step: 7},
+	{Name: "@hist", Shape: "hist", Value: &integer64, Key: &integer64, MapParams: manifest.MapParams{Bits: 2}},
+	{Name: "@lhist", Shape: "lhist", Value: &integer64, MapParams: manifest.MapParams{Min: -10, Max: 100, Step: 7}},
 	{Name: "@max", Shape: "max", Value: &integer64, Key: &shortText},
 	{Name: "@min", Shape: "min", Value: &integer64, Key: &shortText},
 	{Name: "@stats", Shape: "stats", Value: &integer64, Key: &pair},
 	{Name: "@sum", Shape: "sum", Value: &unsigned, Key: &integer64},
-	{Name: "@tseries", Shape: "tseries", Value: &integer64, Interval: int64(time.Second), Intervals: 5, Agg: "avg",
+	{Name: "@tseries", Shape: "tseries", Value: &integer64, MapParams: manifest.MapParams{Interval: int64(time.Second), Intervals: 5, Agg: "avg"},
 		Key: &manifest.Layout{Kind: "tuple", Size: 16, Fields: []manifest.Field{{Layout: integer64}, {Off: 8, Layout: unsigned}}}},
 }
 
@@ -320,23 +320,23 @@ func TestDiffers(t *testing.T) {
 		a, b manifest.Map
 		want bool
 	}{
-		{manifest.Map{Shape: "count"}, manifest.Map{Shape: "count", Bits: 1, Min: 1, Interval: 1}, false},
+		{manifest.Map{Shape: "count"}, manifest.Map{Shape: "count", MapParams: manifest.MapParams{Bits: 1, Min: 1, Interval: 1}}, false},
 		{manifest.Map{Shape: "count"}, manifest.Map{Shape: "sum"}, true},
 		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum", Value: signed(false)}, true},
 		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum", Value: signed(true)}, false},
 		{manifest.Map{Shape: "sum", Value: signed(true)}, manifest.Map{Shape: "sum"}, true},
 		{manifest.Map{Shape: "sum"}, manifest.Map{Shape: "sum", Value: signed(true)}, true},
 		{manifest.Map{Shape: "sum"}, manifest.Map{Shape: "sum", Value: signed(false)}, false},
-		{manifest.Map{Shape: "hist", Bits: 1}, manifest.Map{Shape: "hist", Bits: 2}, true},
-		{manifest.Map{Shape: "hist", Bits: 1}, manifest.Map{Shape: "hist", Bits: 1, Min: 2, Interval: 3}, false},
-		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2, Bits: 1}, false},
-		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 2, Max: 9, Step: 2}, true},
-		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 8, Step: 2}, true},
-		{manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 2}, manifest.Map{Shape: "lhist", Min: 1, Max: 9, Step: 1}, true},
-		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, false},
-		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 2, Intervals: 2, Agg: "sum"}, true},
-		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 3, Agg: "sum"}, true},
-		{manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "sum"}, manifest.Map{Shape: "tseries", Interval: 1, Intervals: 2, Agg: "min"}, true},
+		{manifest.Map{Shape: "hist", MapParams: manifest.MapParams{Bits: 1}}, manifest.Map{Shape: "hist", MapParams: manifest.MapParams{Bits: 2}}, true},
+		{manifest.Map{Shape: "hist", MapParams: manifest.MapParams{Bits: 1}}, manifest.Map{Shape: "hist", MapParams: manifest.MapParams{Bits: 1, Min: 2, Interval: 3}}, false},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 2}}, manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 2, Bits: 1}}, false},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 2}}, manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 2, Max: 9, Step: 2}}, true},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 2}}, manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 8, Step: 2}}, true},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 2}}, manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 1, Max: 9, Step: 1}}, true},
+		{manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "sum"}}, manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "sum"}}, false},
+		{manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "sum"}}, manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 2, Intervals: 2, Agg: "sum"}}, true},
+		{manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "sum"}}, manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 3, Agg: "sum"}}, true},
+		{manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "sum"}}, manifest.Map{Shape: "tseries", MapParams: manifest.MapParams{Interval: 1, Intervals: 2, Agg: "min"}}, true},
 	} {
 		if got := differs(&c.a, &c.b); got != c.want {
 			t.Errorf("%+v and %+v: %v", c.a, c.b, got)

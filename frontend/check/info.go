@@ -18,6 +18,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/ir"
 	"btc/targets/kernel"
 )
 
@@ -360,31 +361,17 @@ type Shape string
 // Map is one map of the script.
 type Map struct {
 	Name string // "@x", "@"
-	// KeyNames are the script's names for the parts of the key at their first use (the last part
-	// of "args.ret", the variable, the builtin); "" for a part without a name.
-	KeyNames []string
-	// ValueNames are those of the parts of a tuple, at its first assignment to a plain map.
-	ValueNames []string
+	// The names of the key's parts are those at their first use: the last part of "args.ret", the variable, the
+	// builtin. For Help and Unit see mapDocs.
+	manifest.MapNames
+	ir.MapSpec
 	// KeyIDs says, for each part of the key, what its numbers identify in all uses: "cgroup" or "".
 	KeyIDs []string
 	Shape  Shape // "plain", "count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "tseries"
 	Key    *types.Type
 	// Value is the type of a plain map's values; for an aggregation, the 64-bit integer type of its numbers.
-	Value      *types.Type
-	Bits       int // hist
-	Min, Max   int64
-	Step       int64  // lhist
-	Interval   int64  // tseries: ns of an interval
-	Intervals  int64  // tseries: number of intervals kept
-	Agg        string // tseries: avg, max, min, sum or "" for the last value
-	Declared   string // hash, lruhash, percpuhash, percpulruhash or ""
-	MaxEntries int    // keyed maps
-	// Read: the map is an aggregation whose value the script reads. Cleared: the script clears or zeroes it. Deleted:
-	// the script deletes elements.
-	Read, Cleared, Deleted bool
-	// Help and Unit are from the script's comment on the map, see mapDocs.
-	Help, Unit string
-	At         diag.Span
+	Value *types.Type
+	At    diag.Span
 }
 
 // Scalar reports whether the map has no keys.

@@ -63,19 +63,16 @@ func Module(info *check.Info, name string) *ir.Module {
 
 func (b *builder) addMap(m *check.Map) {
 	out := &ir.Map{
-		Name: m.Name, Shape: ir.MapShape(m.Shape), Pos: b.pos(m.At, -1), Declared: m.Declared,
-		MaxEntries: m.MaxEntries, Bits: m.Bits, Min: m.Min, Max: m.Max, Step: m.Step,
-		Read: m.Read, Cleared: m.Cleared, Deleted: m.Deleted, Help: m.Help, Unit: m.Unit,
+		Name: m.Name, Shape: ir.MapShape(m.Shape), Pos: b.pos(m.At, -1), MapNames: m.MapNames, MapSpec: m.MapSpec,
 	}
 	if m.Key != nil {
-		out.Key, out.KeyNames = identified(b.layout(m.Key), m.KeyIDs), m.KeyNames
+		out.Key = identified(b.layout(m.Key), m.KeyIDs)
 	}
 	if m.Value != nil {
-		out.Value, out.ValueNames = b.layout(m.Value), m.ValueNames
+		out.Value = b.layout(m.Value)
 	}
 	if m.Shape == "tseries" {
 		out.KeyNames = append(slices.Clip(out.KeyNames), "interval")
-		out.Interval, out.Intervals, out.Agg = m.Interval, m.Intervals, m.Agg
 		if m.Scalar() {
 			out.MaxEntries = int(min(m.Intervals, int64(m.MaxEntries)))
 		}

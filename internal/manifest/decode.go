@@ -219,7 +219,9 @@ func (d *decoder) member(v reflect.Value) error {
 	into := reflect.Value{}
 	if v.IsValid() {
 		if i, ok := d.fieldsOf(v.Type())[key]; ok {
-			into = v.Field(i)
+			if into = v.Field(i & 0xff); i > 0xff {
+				into = into.Field(i>>8 - 1)
+			}
 		} else if d.keys != nil {
 			d.at = from
 			text := fmt.Sprintf("unknown key %q", key)
@@ -253,12 +255,21 @@ const maxNames = 512
 // mapEntry is the approximate size in bytes of an entry of a map from string to string.
 const mapEntry = 96
 
+// fieldsOf returns the numbers of the fields of a struct, by key. An embedded struct has its number in the low 8 bits, and
+// the number of its field, from 1, in the others.
 func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
 	all := d.fields[t]
 	if all == nil {
 		all = map[string]int{}
 		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			f := t.Field(i)
+			if f.Anonymous {
+				for name, j := range d.fieldsOf(f.Type) {
+					all[name] = i | (j+1)<<8
+				}
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			all[name] = i
 		}
 		d.fields[t] = all

@@ -236,11 +236,7 @@ type Map struct {
 	ValueSize  int     `json:"value_size"`
 	MaxEntries int     `json:"max_entries"`
 	Key        *Layout `json:"key,omitempty"` // absent for a scalar
-	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for a part without a name. Help and
-	// Unit are from the script's comment on the map, for metrics.
-	KeyNames []string `json:"key_names,omitempty"`
-	Help     string   `json:"help,omitempty"`
-	Unit     string   `json:"unit,omitempty"`
+	MapNames
 	// Grows means that programs only add positive constants to a plain map. It is set only in objects in the format
 	// of another program (For).
 	Grows    bool    `json:"grows,omitempty"`
@@ -258,19 +254,33 @@ type Map struct {
 	// Stored is the form of the kernel's map if it differs from the script's. KeySize and ValueSize are then those of
 	// the script's map, with KeySize 0 for a scalar. Files that have it require the feature stored-maps.
 	Stored *Stored `json:"stored,omitempty"`
-	Bits   int     `json:"bits,omitempty"`
-	Min    int64   `json:"min,omitempty"`
-	Max    int64   `json:"max,omitempty"`
-	Step   int64   `json:"step,omitempty"`
+	MapParams
+	Depth  int  `json:"depth,omitempty"`
+	User   bool `json:"user,omitempty"`
+	Update *Pos `json:"update,omitempty"` // position at which the script first adds elements
+	Pos    Pos  `json:"pos"`
+}
+
+// MapNames are what people call a map and its parts: the same in the compiler's front end, the IR and a manifest.
+type MapNames struct {
+	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for a part without a name. Help and
+	// Unit are from the script's comment on the map, for metrics.
+	KeyNames []string `json:"key_names,omitempty"`
+	Help     string   `json:"help,omitempty"`
+	Unit     string   `json:"unit,omitempty"`
+}
+
+// MapParams are the arguments of the aggregation of a map: the same in the compiler's front end, the IR and a manifest.
+type MapParams struct {
+	Bits int   `json:"bits,omitempty"` // hist
+	Min  int64 `json:"min,omitempty"`  // lhist
+	Max  int64 `json:"max,omitempty"`
+	Step int64 `json:"step,omitempty"`
 	// A tseries has an element {value, meta, interval} (8 bytes each) for each key and interval; the last field of
 	// Key is the interval's number modulo Intervals. The first is the script's key; a scalar has none.
 	Interval  int64  `json:"interval,omitempty"`  // ns
 	Intervals int64  `json:"intervals,omitempty"` // number of intervals kept
 	Agg       string `json:"agg,omitempty"`       // avg, max, min, sum; "" for the last value
-	Depth     int    `json:"depth,omitempty"`
-	User      bool   `json:"user,omitempty"`
-	Update    *Pos   `json:"update,omitempty"` // position at which the script first adds elements
-	Pos       Pos    `json:"pos"`
 }
 
 // Event is a kind of ring-buffer record. A record starts with {u32 id, u32 length}.

@@ -117,11 +117,17 @@ func structSchema(typ reflect.Type, docs map[string]string, defs map[string]any)
 	props, required := map[string]any{}, []string{}
 	out := map[string]any{"type": "object", "description": docs[typ.Name()], "properties": props}
 	defs[typ.Name()] = out
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for _, f := range reflect.VisibleFields(typ) {
+		if f.Anonymous {
+			continue
+		}
+		owner := typ
+		if n := len(f.Index); n > 1 {
+			owner = typ.FieldByIndex(f.Index[:n-1]).Type
+		}
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		p := schemaOf(f.Type, docs, defs)
-		if d := docs[typ.Name()+"."+f.Name]; d != "" {
+		if d := docs[owner.Name()+"."+f.Name]; d != "" {
 			p["description"] = d
 		}
 		props[name] = p

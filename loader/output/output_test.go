@@ -31,14 +31,14 @@ var (
 		Compiler: "btc test", Object: manifest.Object{SHA256: "ab"},
 		Maps: []manifest.Map{
 			{Name: "events", Shape: "intern"},
-			{Name: "@", Shape: "lhist", Key: &integer, Value: &integer, Min: 0, Max: 30, Step: 10, Help: "By \"cpu\" \\ line.", KeyNames: []string{"le"}},
-			{Name: "@calls", Shape: "count", Value: &unsigned, KeyNames: []string{"pid", "comm"},
+			{Name: "@", Shape: "lhist", Key: &integer, Value: &integer, MapParams: manifest.MapParams{Min: 0, Max: 30, Step: 10}, MapNames: manifest.MapNames{Help: "By \"cpu\" \\ line.", KeyNames: []string{"le"}}},
+			{Name: "@calls", Shape: "count", Value: &unsigned, MapNames: manifest.MapNames{KeyNames: []string{"pid", "comm"}},
 				Key: &manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Layout: integer}, {Layout: name, Off: 8}}}},
 			{Name: "@level", Shape: "plain", Value: &integer},
 			{Name: "@least", Shape: "min", Value: &integer},
 			{Name: "@name", Shape: "plain", Value: &name},
-			{Name: "@size", Shape: "hist", Value: &integer, Unit: "bytes", Help: "Sizes."},
-			{Name: "@took", Shape: "stats", Value: &integer, Unit: "ns"},
+			{Name: "@size", Shape: "hist", Value: &integer, MapNames: manifest.MapNames{Unit: "bytes", Help: "Sizes."}},
+			{Name: "@took", Shape: "stats", Value: &integer, MapNames: manifest.MapNames{Unit: "ns"}},
 		},
 	}
 )

@@ -32,7 +32,7 @@ func TestHistAsJSON(t *testing.T) {
 	check(t, jsonOf(false, m, entry(nil, buckets(66, nil))), `[]`)
 	check(t, jsonOf(false, m, entry(nil, buckets(66, map[int]int64{0: 1, 3: 2}))),
 		`[{"max": -1, "count": 1},{"min": 0, "max": 0, "count": 0},{"min": 1, "max": 1, "count": 0},{"min": 2, "max": 3, "count": 2}]`)
-	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 2, Max: 10, Step: 4}
+	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, MapParams: manifest.MapParams{Min: 2, Max: 10, Step: 4}}
 	check(t, jsonOf(false, m, entry(nil, words(1, 0, 2, 3))),
 		`[{"max": 1, "count": 1},{"min": 2, "max": 5, "count": 0},{"min": 6, "max": 9, "count": 2},{"min": 10, "count": 3}]`)
 }

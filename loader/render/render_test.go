@@ -175,25 +175,25 @@ func TestKeyedHistIsSortedByCount(t *testing.T) {
 }
 
 func TestLhist(t *testing.T) {
-	m := &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 0, Max: 100, Step: 10}
+	m := &manifest.Map{Name: "@", Shape: "lhist", Present: -1, MapParams: manifest.MapParams{Min: 0, Max: 100, Step: 10}}
 	got := scalar(m, Top{}, buckets(12, map[int]int64{0: 1, 1: 2, 11: 4}))
 	for _, want := range []string{"(..., 0)               1 |", "[0, 10)                2 |", "[90, 100)              0 |", "[100, ...)             4 |@@@"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q not found in\n%s", want, got)
 		}
 	}
-	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, Min: 0, Max: 10, Step: 3}
+	m = &manifest.Map{Name: "@", Shape: "lhist", Present: -1, MapParams: manifest.MapParams{Min: 0, Max: 10, Step: 3}}
 	got = scalar(m, Top{}, buckets(5, map[int]int64{3: 1, 4: 2})) // 9 and above
 	for _, want := range []string{"[6, 9)                 1 |", "[9, ...)               2 |"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q not found in\n%s", want, got)
 		}
 	}
-	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 3 << 20, Step: 512 << 10}
+	m = &manifest.Map{Name: "@", Shape: "lhist", MapParams: manifest.MapParams{Min: 0, Max: 3 << 20, Step: 512 << 10}}
 	if got := string(appendLabel(nil, m.Buckets(), 2)); got != "[512K, 1M)" {
 		t.Errorf("got %s", got)
 	}
-	m = &manifest.Map{Name: "@", Shape: "lhist", Min: 0, Max: 10, Step: 1}
+	m = &manifest.Map{Name: "@", Shape: "lhist", MapParams: manifest.MapParams{Min: 0, Max: 10, Step: 1}}
 	if got := string(appendLabel(nil, m.Buckets(), 3)); got != "[2]" {
 		t.Errorf("got %s", got)
 	}

@@ -19,7 +19,7 @@ func series(agg string, keys ...manifest.Field) *manifest.Map {
 		off = k.Off + k.Layout.Size
 	}
 	fields := append(keys, manifest.Field{Off: off, Layout: manifest.Layout{Kind: "int", Size: 8}})
-	return &manifest.Map{Name: "@", Shape: "tseries", Present: -1, Value: intLayout, Interval: 100e6, Intervals: 5, Agg: agg,
+	return &manifest.Map{Name: "@", Shape: "tseries", Present: -1, Value: intLayout, MapParams: manifest.MapParams{Interval: 100e6, Intervals: 5, Agg: agg},
 		Key: &manifest.Layout{Kind: "tuple", Size: off + 8, Fields: fields}}
 }
 

@@ -27,8 +27,8 @@ func TestEBPFExporter(t *testing.T) {
 	m := &manifest.Manifest{
 		Script: manifest.Script{File: "x\n.bt"},
 		Maps: []manifest.Map{
-			{Name: "@n", Symbol: "n", Shape: "count", ValueSize: 8, Help: "Calls."},
-			{Name: "@k", Symbol: "k", Shape: "sum", KeySize: 32, ValueSize: 8, Key: &key, KeyNames: []string{"pid", "args.name", "cpu"}, Value: &unsigned},
+			{Name: "@n", Symbol: "n", Shape: "count", ValueSize: 8, MapNames: manifest.MapNames{Help: "Calls."}},
+			{Name: "@k", Symbol: "k", Shape: "sum", KeySize: 32, ValueSize: 8, Key: &key, MapNames: manifest.MapNames{KeyNames: []string{"pid", "args.name", "cpu"}}, Value: &unsigned},
 			{Name: "@sum", Symbol: "sum", Shape: "sum", ValueSize: 8, Value: &signed},
 			{Name: "@signed", Symbol: "signed", Shape: "count", KeySize: 8, ValueSize: 8, Key: &signed},
 			{Name: "@h", Symbol: "h", Shape: "hist", ValueSize: 528},
@@ -111,9 +111,9 @@ func TestExporterBuckets(t *testing.T) {
 		bounds []uint64
 		names  map[string]string
 	}{
-		{manifest.Map{Shape: "lhist", Min: 10, Max: 30, Step: 10, ValueSize: 8 * 4}, []uint64{9, 19, 29, lastBound},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: 10, Max: 30, Step: 10}, ValueSize: 8 * 4}, []uint64{9, 19, 29, lastBound},
 			map[string]string{"0": "9", "1": "19", "2": "29", "3": most, "4": sum}},
-		{manifest.Map{Shape: "lhist", Min: -20, Max: 10, Step: 10, ValueSize: 8 * 5}, []uint64{9, lastBound},
+		{manifest.Map{Shape: "lhist", MapParams: manifest.MapParams{Min: -20, Max: 10, Step: 10}, ValueSize: 8 * 5}, []uint64{9, lastBound},
 			map[string]string{"0": "9", "1": "9", "2": "9", "3": "9", "4": most, "5": sum}},
 		{manifest.Map{Shape: "stats", ValueSize: 16}, []uint64{lastBound}, map[string]string{"0": most, "1": sum}},
 	} {
@@ -123,7 +123,7 @@ func TestExporterBuckets(t *testing.T) {
 		}
 	}
 	for bits := range 6 {
-		x := manifest.Map{Shape: "hist", Bits: bits, ValueSize: 8 * aggregate.HistBuckets(bits)}
+		x := manifest.Map{Shape: "hist", MapParams: manifest.MapParams{Bits: bits}, ValueSize: 8 * aggregate.HistBuckets(bits)}
 		bounds, names := exporterBuckets(&x)
 		if !slices.IsSorted(bounds) || len(slices.Compact(slices.Clone(bounds))) != len(bounds) || bounds[0] != 0 {
 			t.Errorf("hist of %d bits: bounds %d", bits, bounds)

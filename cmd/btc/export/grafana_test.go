@@ -27,13 +27,11 @@ func shapes() *manifest.Manifest {
 	m := &manifest.Manifest{Script: manifest.Script{File: "x\n.bt"}}
 	for _, shape := range []string{"count", "sum", "avg", "min", "max", "stats", "hist", "lhist", "plain"} {
 		x := manifest.Map{
-			Name:  "@" + shape,
-			Shape: shape,
-			Value: &signed,
-			Max:   100,
-			Step:  10,
-			Unit:  "bytes",
-			Help:  `<a> "b".`,
+			Name:      "@" + shape,
+			Shape:     shape,
+			Value:     &signed,
+			MapParams: manifest.MapParams{Max: 100, Step: 10},
+			MapNames:  manifest.MapNames{Unit: "bytes", Help: `<a> "b".`},
 		}
 		m.Maps = append(m.Maps, x)
 		x.Name, x.Key, x.KeyNames = "@keyed_"+shape, &text, []string{"args.comm"}
