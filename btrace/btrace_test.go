@@ -302,7 +302,7 @@ func TestPermission(t *testing.T) {
 	if _, err := btrace.Load(o, btrace.Options{}); err == nil || !strings.Contains(err.Error(), "system") {
 		t.Errorf("error = %v", err)
 	}
-	s := loaded(t, `begin { system("echo out"); exit(); }`, btrace.Options{Allow: []string{"system"}})
+	s := loaded(t, `begin { system("echo out"); exit(); }`, btrace.Options{Allow: []btrace.Permission{btrace.AllowSystem}})
 	attach(t, s)
 	var text string
 	for e := range s.Events() {

@@ -154,7 +154,7 @@ func ExampleLoad() {
 		Args:   []string{"1000"},
 		Params: map[string]string{"depth": "5"},
 		PID:    1234,
-		Allow:  []string{"signal"},
+		Allow:  []btrace.Permission{btrace.AllowSignal},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -3,6 +3,7 @@
 package btrace
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,7 +26,8 @@ type Map struct {
 // Maps lists the script's maps in the order of their names.
 func (s *Session) Maps() []*Map { return s.maps }
 
-// Map returns the map with a name, with or without its @; nil if there is none.
+// Map returns the map with a name, with or without its @; nil if there is none. The methods of a nil Map that return
+// errors return ErrNoMap.
 func (s *Session) Map(name string) *Map {
 	name = "@" + strings.TrimPrefix(name, "@")
 	for _, m := range s.maps {
@@ -36,15 +38,28 @@ func (s *Session) Map(name string) *Map {
 	return nil
 }
 
+// ErrNoMap is the error for a map that the script does not have.
+var ErrNoMap = errors.New("the script has no map of this name")
+
 // Name returns the name in the script, with its @.
-func (m *Map) Name() string { return m.m.Name }
+func (m *Map) Name() string {
+	if m == nil {
+		return ""
+	}
+	return m.m.Name
+}
 
 // Shape returns the kind of the values: plain, count, sum, avg, min, max, stats, hist, lhist or
 // tseries.
-func (m *Map) Shape() string { return m.m.Shape }
+func (m *Map) Shape() string {
+	if m == nil {
+		return ""
+	}
+	return m.m.Shape
+}
 
 // Scalar reports whether the map has one value and no key.
-func (m *Map) Scalar() bool { return m.m.Scalar() }
+func (m *Map) Scalar() bool { return m != nil && m.m.Scalar() }
 
 // Snapshot is the content of a map at a point in time.
 type Snapshot struct {
@@ -76,9 +91,12 @@ func (s *Session) elements(m *manifest.Map) ([]render.Element, error) { return s
 func (s *Session) take(m *manifest.Map) ([]render.Element, error)     { return s.run.Take(m) }
 
 func (m *Map) read(how func(*Session, *manifest.Map) ([]render.Element, error)) (*Snapshot, error) {
+	if m == nil {
+		return nil, ErrNoMap
+	}
 	m.session.mu.RLock()
 	defer m.session.mu.RUnlock()
-	if m.session.closed {
+	if m.session.state == closed {
 		return nil, ErrClosed
 	}
 	elems, err := how(m.session, m.m)
@@ -221,4 +239,9 @@ func appendKey(b []byte, v Value) []byte {
 
 // KeyNames returns the script's names for the parts of the key ("pid"; "ret" for args.ret), "" for a part without a
 // name; nil for scalars and for objects from older compilers.
-func (m *Map) KeyNames() []string { return slices.Clone(m.m.KeyNames) }
+func (m *Map) KeyNames() []string {
+	if m == nil {
+		return nil
+	}
+	return slices.Clone(m.m.KeyNames)
+}

@@ -48,9 +48,8 @@ type Options struct {
 	// builtin cpid.
 	Command string
 
-	// Allow names what the script may do besides observing: system, signal, override, write-user,
-	// probe-address, files=DIRECTORY, pins=DIRECTORY. Unsafe allows everything.
-	Allow  []string
+	// Allow is what the script may do besides observing. Unsafe allows everything.
+	Allow  Permissions
 	Unsafe bool
 	// MaxMemory limits the total size of all maps, in bytes; 0: half of this host's memory.
 	MaxMemory uint64
@@ -140,7 +139,7 @@ func (o *Options) run(ctx context.Context) (*run.Options, error) {
 	}
 	ro.Grants.All = o.Unsafe
 	for _, name := range o.Allow {
-		if err := ro.Grants.Allow(name); err != nil {
+		if err := ro.Grants.Allow(string(name)); err != nil {
 			return nil, err
 		}
 	}

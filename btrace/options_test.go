@@ -54,7 +54,7 @@ func TestOptionsReachRun(t *testing.T) {
 	var o Options
 	filled(t, &o)
 	o.Args, o.Params, o.Cgroups, o.Containers = []string{"1"}, map[string]string{"a": "b"}, []string{"/"}, []string{"c"}
-	o.Pods, o.Allow, o.Process = []string{"p"}, []string{"system"}, &Process{DropPrivileges: true}
+	o.Pods, o.Allow, o.Process = []string{"p"}, Permissions{"system"}, &Process{DropPrivileges: true}
 	o.PIDs, o.Command, o.Mode, o.Timeout = []int{7}, "", "", time.Second
 	ro, err := o.run(t.Context())
 	if err != nil {

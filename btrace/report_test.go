@@ -162,7 +162,7 @@ func TestBadOptions(t *testing.T) {
 		{btrace.Options{PID: 1, Command: "true"}, nil, "cannot be combined"},
 		{btrace.Options{Mode: "test"}, nil, "the mode test needs a report"},
 		{btrace.Options{Mode: "race"}, nil, `unknown mode "race"`},
-		{btrace.Options{Allow: []string{"nosuch"}}, nil, "nosuch"},
+		{btrace.Options{Allow: []btrace.Permission{"nosuch"}}, nil, "nosuch"},
 		{btrace.Options{}, &btrace.Report{Every: -1}, "negative"},
 		{btrace.Options{Mode: "bench"}, &btrace.Report{Format: "otlp"}, "the format otlp writes metrics"},
 	} {

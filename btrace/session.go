@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"btc/internal/manifest"
 	"btc/loader/object"
 	"btc/loader/output"
@@ -25,17 +27,16 @@ type Session struct {
 	maps   []*Map
 	losses []manifest.Loss // of the manifest
 
+	typed func(error) error // gives an error its public type
+
 	dry    bool // Options.DryRun
 	prints bool // it has a Report
 	inWait bool // Options.Process is set: Wait serves
 
 	// mu guards the fields below. Readers of maps hold it, so that Close does not free the maps meanwhile.
-	mu       sync.RWMutex
-	begun    bool // Attach was called
-	attached bool
-	serving  bool // serve has been or will be called
-	closed   bool
-	sites    int // what Attached returns
+	mu    sync.RWMutex
+	state state
+	sites int // what Attached returns
 
 	leave   func()        // stops watching the context of Attach; valid when settled is closed
 	settled chan struct{} // closed at the end of Attach
@@ -44,6 +45,17 @@ type Session struct {
 	status  int           // valid when done is closed, like err
 	err     error
 }
+
+// state is how far a session is. It only increases.
+type state int
+
+const (
+	loaded    state = iota
+	attaching       // Attach was called; it stays so if that fails
+	attached        // Wait will serve
+	serving         // serve has been or will be called
+	closed
+)
 
 // ErrNoProbes means that no attach point of the script exists on this host.
 var ErrNoProbes = run.ErrNoProbes
@@ -60,11 +72,13 @@ func Load(o *Object, opts Options) (*Session, error) {
 // LoadContext is like Load; the context limits the wait for containers (Options.Wait).
 func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
 	s := newSession(&opts)
+	s.typed = typed
 	return s.load(ctx, o, &opts, func(ro *run.Options, _ *object.Object) error { return s.queue.sendTo(ro) })
 }
 
 // LoadReport is like LoadContext, for a session that prints a report instead of returning events. Programs that load
-// all their sessions with it do not contain the conversion to typed values (170 KB).
+// all their sessions with it do not contain the conversion to typed values (170 KB), and their errors have no types
+// such as PermissionError.
 func LoadReport(ctx context.Context, o *Object, opts Options, r *Report) (*Session, error) {
 	s := newSession(&opts)
 	s.prints = true
@@ -73,7 +87,7 @@ func LoadReport(ctx context.Context, o *Object, opts Options, r *Report) (*Sessi
 
 func newSession(opts *Options) *Session {
 	return &Session{
-		queue: newQueue(opts.DropEvents), dry: opts.DryRun, inWait: opts.Process != nil,
+		typed: func(err error) error { return err }, queue: newQueue(opts.DropEvents), dry: opts.DryRun, inWait: opts.Process != nil,
 		settled: make(chan struct{}), done: make(chan struct{}), freed: make(chan struct{}),
 	}
 }
@@ -83,7 +97,7 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 	output func(*run.Options, *object.Object) error) (*Session, error) {
 	ro, err := opts.run(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.typed(err)
 	}
 	x, err := o.read()
 	if err != nil {
@@ -93,7 +107,7 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 		return nil, err
 	}
 	if s.run, err = run.Load(x, *ro); err != nil {
-		return nil, err
+		return nil, s.typed(err)
 	}
 	s.losses = x.Manifest.Losses
 	env := s.run.Env()
@@ -118,16 +132,16 @@ func (s *Session) Attach(ctx context.Context) error {
 	}
 	if err != nil {
 		s.leave()
-		return err
+		return s.typed(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.state == closed {
 		return ErrClosed
 	}
-	s.attached, s.sites = true, s.run.Attached()
+	s.state, s.sites = attached, s.run.Attached()
 	if !s.inWait {
-		s.serving = true
+		s.state = serving
 		go s.serve()
 	}
 	return nil
@@ -138,16 +152,16 @@ func (s *Session) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed:
+	case s.state == closed:
 		return ErrClosed
 	case s.dry:
 		return errors.New("the session is a dry run: it attaches nothing")
-	case s.begun:
+	case s.state != loaded:
 		return errors.New("the session is already attached")
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	s.begun = true
+	s.state = attaching
 	return nil
 }
 
@@ -201,6 +215,22 @@ func (s *Session) Events() iter.Seq[*Event] {
 	}
 }
 
+// Run is like Events, but ends with the error that ended the session, if any; its event is then nil. It can replace
+// Wait.
+func (s *Session) Run() iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		for e := range s.Events() {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		<-s.done
+		if s.err != nil {
+			yield(nil, s.err)
+		}
+	}
+}
+
 // Stop ends the session in an orderly way: everything is detached, the end programs run, and Events returns the
 // remaining events. Maps can be read until Close.
 func (s *Session) Stop() { s.run.Stop() }
@@ -209,7 +239,7 @@ func (s *Session) Stop() { s.run.Stop() }
 func (s *Session) RunSelf() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.closed || s.dry || !s.run.HasSelf() {
+	if s.state == closed || s.dry || !s.run.HasSelf() {
 		return false
 	}
 	s.run.RunSelf()
@@ -220,7 +250,7 @@ func (s *Session) RunSelf() bool {
 func (s *Session) PrintMaps() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if !s.closed && s.prints {
+	if s.state != closed && s.prints {
 		s.run.Snapshot()
 	}
 }
@@ -243,10 +273,10 @@ func (s *Session) Wait() (code int, err error) {
 func (s *Session) mustServe() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.inWait || !s.attached || s.serving || s.closed {
+	if !s.inWait || s.state != attached {
 		return false
 	}
-	s.serving = true
+	s.state = serving
 	return true
 }
 
@@ -257,27 +287,63 @@ func (s *Session) Attached() int {
 	return s.sites
 }
 
+// Site is what became of an attach point of the script, or of several that share one program.
+type Site struct {
+	Probe    string   // as in the script
+	Attached int      // at how many places
+	Refused  []string // functions of a pattern that the kernel refuses
+	Err      error    // why it is attached nowhere, or nil
+}
+
+// Sites returns what became of each attach point, once Attach has returned. What the script's missing_probes or a
+// pattern let the loader leave out beforehand is not among them: a warning says so.
+func (s *Session) Sites() []Site {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state < attached {
+		return nil
+	}
+	var all []Site
+	for _, p := range s.run.Points() {
+		all = append(all, Site{p.Probe, p.Sites, p.Refused, p.Err})
+	}
+	return all
+}
+
+// BPF gives access to the kernel's maps, by ELF symbol, and programs, by ELF function, for what the library does not
+// offer; a program that is attached several times in different forms is there several times. They belong to the
+// session: they must not be closed, and become invalid with Close. The manifest describes keys and values; a map that
+// Take empties may exist twice. nil after Close.
+func (s *Session) BPF() (maps map[string]*ebpf.Map, programs map[string][]*ebpf.Program) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return nil, nil
+	}
+	return s.run.BPF()
+}
+
 // Close ends the session and frees all resources. Events that were not consumed are lost; snapshots stay valid. It
 // returns the error that ended the session, if any.
 func (s *Session) Close() error {
 	s.mu.Lock() // waits for readers of maps
-	if s.closed {
+	was := s.state
+	if was == closed {
 		s.mu.Unlock()
 		<-s.freed
 		return nil
 	}
-	s.closed = true
-	begun := s.begun
+	s.state = closed
 	s.mu.Unlock()
 	defer close(s.freed)
 	s.queue.drop()
 	s.run.Stop()
-	if begun {
+	if was >= attaching {
 		<-s.settled
 		s.leave()
 	}
 	// Nothing begins to serve any more.
-	if !s.serving {
+	if was != serving {
 		s.err = ErrClosed
 		close(s.done)
 		s.run.Close()
@@ -313,7 +379,7 @@ func (s *Session) Losses() Losses {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	l := Losses{Messages: s.queue.lostMessages()}
-	if s.closed {
+	if s.state == closed {
 		return l
 	}
 	l.add(s.losses, s.run.Losses())

@@ -216,7 +216,7 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	// The compiler exits before much garbage accumulates: collecting at the default rate would take half the time.
 	// The first collection is at 16 MB.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(200)
 	}
 	if s.verifier {
 		return fail("--dump: the verifier runs when the object is loaded: use btc run")

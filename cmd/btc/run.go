@@ -193,7 +193,7 @@ func (r *runner) run(line *option.Line) int {
 		return fail("btc run needs Linux: compile here with btc compile -o FILE.o, and trace with btrun FILE.o on a Linux host")
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(200)
 	}
 	name, text, err := s.script(line.Operands)
 	if err != nil {

@@ -105,7 +105,7 @@ func (v *Values) Table() option.Table {
 		{Name: "raw", Group: writing, To: &v.Raw,
 			Help: "do not escape control characters in strings on a terminal"},
 
-		{Name: "allow", Value: "NAME", Repeat: true, Group: permissions, Choices: allowed(), To: &v.Allow,
+		{Name: "allow", Value: "NAME", Repeat: true, Group: permissions, Choices: allowed(), To: v.Allow.Strings(),
 			Help: "allow one kind of action of the object; may be repeated:"},
 		{Name: "unsafe", Group: permissions, To: &v.Unsafe,
 			Help: "allow all of these actions"},

@@ -5,6 +5,8 @@ package options
 import (
 	"io"
 	"time"
+
+	"btc/loader/permit"
 )
 
 // Run has the options of a run. btrun's command line sets its fields, and loader/run reads them. btrace.Options is the
@@ -21,7 +23,7 @@ type Run struct {
 	Wait             bool
 	Command          string
 
-	Allow     []string
+	Allow     permit.Permissions
 	Unsafe    bool
 	MaxMemory uint64
 	Budget    float64

@@ -2,8 +2,19 @@
 
 package permit
 
+import "unsafe"
+
 // Permission is one that the operator can grant separately.
 type Permission string
+
+// In limits a permission to a directory and what is below it, or to a file. The path must be absolute.
+func (p Permission) In(path string) Permission { return p + "=" + Permission(path) }
+
+// Permissions are those that an operator grants: names, or names with a path.
+type Permissions []Permission
+
+// Strings returns the same list as one of strings: both have the same form in memory.
+func (p *Permissions) Strings() *[]string { return (*[]string)(unsafe.Pointer(p)) }
 
 // The permissions. Files and Pins are granted for a directory or a file.
 const (

@@ -215,7 +215,7 @@ type Grants struct {
 func (g *Grants) Limit(by *Grants, at string) error {
 	g.limit, g.limitAt = by, at
 	if g.All && !by.All {
-		return fmt.Errorf("--unsafe is not permitted on this host: %s", g.limitedTo())
+		return LimitedAt(at, "--unsafe"+notHere+g.limitedTo())
 	}
 	for _, p := range All {
 		for _, path := range g.given[p.Name] {
@@ -227,11 +227,25 @@ func (g *Grants) Limit(by *Grants, at string) error {
 			if p.Path {
 				text += "=" + path
 			}
-			return fmt.Errorf("--allow %s is not permitted on this host: %s", text, g.limitedTo())
+			return LimitedAt(at, "--allow "+text+notHere+g.limitedTo())
 		}
 	}
 	return nil
 }
+
+// Limited is the error for what the policy of this host does not permit.
+type Limited struct {
+	At   string    // file and line of the setting
+	Text string    // "" for the cause of a diag.Error
+	_    [0]func() // not comparable, so that btrun has no code that compares it
+}
+
+func (l *Limited) Error() string { return l.Text }
+
+// LimitedAt returns a Limited.
+func LimitedAt(at, text string) error { return &Limited{At: at, Text: text} }
+
+const notHere = " is not permitted on this host: "
 
 // limitedTo says what the policy permits.
 func (g *Grants) limitedTo() string { return g.limitAt + " permits " + g.limit.String() }
@@ -339,6 +353,7 @@ func (g *Grants) Check(o *object.Object) error {
 			f := refusal(&o.Manifest.Script, &a)
 			if g.limit != nil && !g.limit.grants(&a) {
 				f.Hint = "no option allows it on this host: " + g.limitedTo()
+				f.Cause = LimitedAt(g.limitAt, "")
 			}
 			return f
 		}
@@ -346,8 +361,13 @@ func (g *Grants) Check(o *object.Object) error {
 	return nil
 }
 
+// Refused is the cause of an error for an action that the operator does not allow.
+type Refused struct{ *Action }
+
+func (r Refused) Error() string { return r.What }
+
 func refusal(script *manifest.Script, a *Action) *diag.Error {
-	f := &diag.Error{Script: script, Pos: a.Pos}
+	f := &diag.Error{Script: script, Pos: a.Pos, Cause: Refused{a}}
 	switch {
 	case a.Permission == ProbeAddress:
 		f.Text = "Probing by address requires --unsafe"

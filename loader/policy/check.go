@@ -92,12 +92,20 @@ func (p *Policy) more(option, requested, most string) error {
 	if k := keys[option]; k != "" {
 		key = k
 	}
-	return fmt.Errorf("--%s %s is not permitted on this host: %s permits at most %s", option, requested, p.At(key), most)
+	at := p.At(key)
+	return permit.LimitedAt(at, "--"+option+" "+requested+notHere+": "+at+" permits at most "+most)
 }
 
 // lacks returns the error for an option that needs a permission of the policy.
 func (p *Policy) lacks(of permit.Permission, what string) error {
-	return fmt.Errorf("%s is not permitted on this host: \"allow\" in %s does not list %q", what, p.At("allow"), of)
+	at := p.At("allow")
+	return permit.LimitedAt(at, what+notHere+": "+unlisted(at, of))
+}
+
+const notHere = " is not permitted on this host"
+
+func unlisted(at string, of permit.Permission) string {
+	return fmt.Sprintf("\"allow\" in %s does not list %q", at, of)
 }
 
 // permits reports whether the policy grants a permission.
@@ -158,8 +166,8 @@ func (p *Policy) Object(o *object.Object) error {
 	}
 	if e := p.printsFile(m); e != nil {
 		return &diag.Error{
-			Script: &m.Script, Pos: e.Pos, Text: "cat() is not permitted on this host",
-			Hint: fmt.Sprintf("\"allow\" in %s does not list %q", p.At("allow"), permit.Read),
+			Script: &m.Script, Pos: e.Pos, Text: "cat()" + notHere,
+			Hint: unlisted(p.At("allow"), permit.Read), Cause: permit.LimitedAt(p.At("allow"), ""),
 		}
 	}
 	return nil
@@ -466,8 +474,9 @@ func (x *pattern) covers(s *site) bool {
 // refusal returns the error for an attach point.
 func (p *Policy) refusal(script *manifest.Script, x *manifest.Program, what string) error {
 	return &diag.Error{
-		Script: script, Pos: x.Pos, Text: what + " is not permitted on this host",
-		Hint: p.At("probes") + " permits " + p.probesText(),
+		Script: script, Pos: x.Pos, Text: what + notHere,
+		Hint:  p.At("probes") + " permits " + p.probesText(),
+		Cause: permit.LimitedAt(p.At("probes"), ""),
 	}
 }
 

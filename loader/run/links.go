@@ -12,10 +12,19 @@ import (
 
 // links is what a run has attached.
 type links struct {
-	all     []io.Closer      // in the order of attachment; nil once detached
-	sites   int              // attach sites
+	all     []io.Closer // in the order of attachment; nil once detached
+	sites   int         // attach sites
+	points  []*Point
 	watched map[uint64][]int // links of watchpoints by address
 	freeing sync.WaitGroup   // links still being freed after detach
+}
+
+// Point is what became of an attach point of the script, or of several that share one program.
+type Point struct {
+	Probe   string   // as in the script
+	Sites   int      // attached
+	Refused []string // functions that the kernel refuses
+	Err     error    // why it is not attached, or nil
 }
 
 // add adds links of one plan, and returns their range.

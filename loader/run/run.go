@@ -303,6 +303,7 @@ func (s *session) start() error {
 			s.links.watch(plan.Prog.Attach.Addr, added)
 		}
 		s.links.sites += made.Probes(plan)
+		s.links.points = append(s.links.points, &Point{plan.Prog.Attach.Text, made.Probes(plan), made.Refused, err})
 		s.warnRefused(plan, made.Refused)
 		if err == nil {
 			kept[plan.Prog.Clause] = true

@@ -5,6 +5,8 @@ package run
 import (
 	"io"
 
+	"github.com/cilium/ebpf"
+
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/format"
@@ -149,6 +151,19 @@ func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.ma
 
 // Losses returns the counter of each loss that the manifest names; nil if they cannot be read.
 func (x *Session) Losses() []uint64 { return x.s.losses.read() }
+
+// Points returns what became of the attach points that the kernel was asked for.
+func (x *Session) Points() []*Point { return x.s.links.points }
+
+// BPF returns the kernel's maps, by ELF symbol, and programs, by ELF function; they are valid until Close.
+func (x *Session) BPF() (maps map[string]*ebpf.Map, programs map[string][]*ebpf.Program) {
+	programs = map[string][]*ebpf.Program{}
+	for i, p := range x.s.loaded.Programs {
+		name := x.s.expansion.Plans[i].Prog.Name
+		programs[name] = append(programs[name], p.Of...)
+	}
+	return x.s.loaded.Maps, programs
+}
 
 // Attached returns how many attach points are attached.
 func (x *Session) Attached() int { return x.s.links.sites }

@@ -7,11 +7,19 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/loader/permit"
 	"btc/loader/symbols"
 )
 
 // allowHint follows messages about sites of which a file proves too little.
 const allowHint = "\nAllow it with --allow probe-address, or everything with --unsafe. WARNING: This option could lead to data corruption in the target process."
+
+// unproved is the error for a site that needs the permission to probe by address.
+type unproved struct{ error }
+
+func (u *unproved) Unwrap() error { return probesUnproved }
+
+var probesUnproved = permit.Refused{Action: &permit.Action{Permission: permit.ProbeAddress, What: "probes a program where nothing proves that an instruction begins"}}
 
 // atStart returns an error for a uretprobe that is not at the start of a function.
 func atStart(p *manifest.Program, s *symbols.Function, off uint64) error {
@@ -44,7 +52,7 @@ func (x *expander) checkSite(p *manifest.Program, what string, s symbols.Site) e
 		return nil
 	}
 	if !x.opts.Unsafe {
-		return err
+		return &unproved{err}
 	}
 	x.warn(p, warning)
 	return nil

@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"targets/targetfile": {"internal/kernelfs"},
 	"targets/capture":    {"internal/manifest", "internal/kernelfs", "targets/targetfile"},
 	"loader/options":     {"internal/color", "internal/option", "loader/output", "loader/permit"},
-	"loader/sites":       {"internal/elffile", "internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/kerneltypes", "loader/resolve", "loader/rewrite", "loader/symbols"},
+	"loader/sites":       {"internal/elffile", "internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/kerneltypes", "loader/permit", "loader/resolve", "loader/rewrite", "loader/symbols"},
 	"loader/attach":      {"internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/resolve"},
 	"loader/run/budget":  {"internal/manifest", "loader/host", "loader/output", "loader/policy"},
 	"loader/run/child":   {"internal/safefile"},

@@ -68,7 +68,7 @@ func parseArgs(args []string) (*arguments, error) {
 	}
 	o.grants.All = o.Unsafe
 	for _, name := range o.Allow {
-		if err := o.grants.Allow(name); err != nil {
+		if err := o.grants.Allow(string(name)); err != nil {
 			return o, err
 		}
 	}
