@@ -196,8 +196,8 @@ func (b *body) cast(x *ast.Cast, e *Expr) {
 	if !b.castable(x, from, &to) {
 		return
 	}
-	// bpftrace looks up only literals that are not negative.
-	if c := in.Const; to.Kind == types.Enum && in.isNumber() && exact(c, from).Sign() >= 0 && !to.Enum.Has(c.Int) {
+	// bpftrace looks up only literals that are not negative, and none in sizeof.
+	if c := in.Const; to.Kind == types.Enum && b.quiet == 0 && in.isNumber() && exact(c, from).Sign() >= 0 && !to.Enum.Has(c.Int) {
 		d := b.fail(diag.BadCast, x, "Enum: %s doesn't contain a variant value of %d",
 			strings.TrimPrefix(to.String(), "enum "), c.Int)
 		if n := len(to.Enum.Values); n > 0 && n <= 8 {

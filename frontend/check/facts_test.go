@@ -71,6 +71,7 @@ func TestTypes(t *testing.T) {
 		{"sizeof((((struct in6_addr *)0)->in6_u, (int8)1))", "int8", "24"},
 		{"sizeof((*(struct in_addr *)0, (uint16)1))", "int8", "16"},
 		{"sizeof(((int8)1, *(struct in_addr *)0))", "int8", "16"},
+		{"sizeof((enum pid_type)77)", "int8", "8"},
 		{"sizeof(struct sockaddr_in)", "int64", "16"},
 		{"-sizeof(uint32)", "int8", "-4"},
 		{"sizeof(-sizeof(uint32))", "int8", "8"},
