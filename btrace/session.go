@@ -27,7 +27,7 @@ type Session struct {
 	maps   []*Map
 	losses []manifest.Loss // of the manifest
 
-	typed func(error) error // gives an error its public type
+	typed func(error) error // gives an error its public type; nil: it stays
 
 	dry    bool // Options.DryRun
 	prints bool // it has a Report
@@ -73,7 +73,8 @@ func Load(o *Object, opts Options) (*Session, error) {
 func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error) {
 	s := newSession(&opts)
 	s.typed = typed
-	return s.load(ctx, o, &opts, func(ro *run.Options, _ *object.Object) error { return s.queue.sendTo(ro) })
+	s, err := s.load(ctx, o, &opts, func(ro *run.Options, _ *object.Object) error { return s.queue.sendTo(ro) })
+	return s, typed(err)
 }
 
 // LoadReport is like LoadContext, for a session that prints a report instead of returning events. Programs that load
@@ -87,7 +88,7 @@ func LoadReport(ctx context.Context, o *Object, opts Options, r *Report) (*Sessi
 
 func newSession(opts *Options) *Session {
 	return &Session{
-		typed: func(err error) error { return err }, queue: newQueue(opts.DropEvents), dry: opts.DryRun, inWait: opts.Process != nil,
+		queue: newQueue(opts.DropEvents), dry: opts.DryRun, inWait: opts.Process != nil,
 		settled: make(chan struct{}), done: make(chan struct{}), freed: make(chan struct{}),
 	}
 }
@@ -97,7 +98,7 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 	output func(*run.Options, *object.Object) error) (*Session, error) {
 	ro, err := opts.run(ctx)
 	if err != nil {
-		return nil, s.typed(err)
+		return nil, err
 	}
 	x, err := o.read()
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 		return nil, err
 	}
 	if s.run, err = run.Load(x, *ro); err != nil {
-		return nil, s.typed(err)
+		return nil, err
 	}
 	s.losses = x.Manifest.Losses
 	env := s.run.Env()
@@ -132,7 +133,10 @@ func (s *Session) Attach(ctx context.Context) error {
 	}
 	if err != nil {
 		s.leave()
-		return s.typed(err)
+		if s.typed != nil {
+			err = s.typed(err)
+		}
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

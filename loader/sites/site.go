@@ -19,7 +19,7 @@ type unproved struct{ error }
 
 func (u *unproved) Unwrap() error { return probesUnproved }
 
-var probesUnproved = permit.Refused{Action: &permit.Action{Permission: permit.ProbeAddress, What: "probes a program where nothing proves that an instruction begins"}}
+var probesUnproved = permit.Refused{Action: &permit.Action{Permission: permit.ProbeAddress, What: "probes a program by address"}}
 
 // atStart returns an error for a uretprobe that is not at the start of a function.
 func atStart(p *manifest.Program, s *symbols.Function, off uint64) error {

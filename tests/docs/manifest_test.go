@@ -53,7 +53,9 @@ func structsOf(typ reflect.Type, known []reflect.Type) []reflect.Type {
 	}
 	known = append(known, typ)
 	for i := range typ.NumField() {
-		known = structsOf(typ.Field(i).Type, known)
+		if f := typ.Field(i); !f.Anonymous { // see keysOf
+			known = structsOf(f.Type, known)
+		}
 	}
 	return known
 }
@@ -61,7 +63,12 @@ func structsOf(typ reflect.Type, known []reflect.Type) []reflect.Type {
 func keysOf(typ reflect.Type) []string {
 	var keys []string
 	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		f := typ.Field(i)
+		if f.Anonymous { // its keys are those of the type that embeds it
+			keys = append(keys, keysOf(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		keys = append(keys, name)
 	}
 	return keys
