@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package modulepath tests that another module can require a renamed copy of this module, from a module
-// proxy in a directory, and use its library.
+// Package modulepath tests copies of this tree that are changed as the documents say: another module can require a renamed
+// one, from a module proxy in a directory, and use its library; the change of docs/contributing/builtin.md works.
 package modulepath
 
 import (
