@@ -69,7 +69,7 @@ func CheckPrivileges() error {
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_BPF, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
 		if HasSeccomp() {
-			return &ErrNoBPF{"bpf(2) is not implemented here (ENOSYS): " + mayFilter}
+			return &ErrNoBPF{"this process has no bpf(2) (ENOSYS): " + mayFilter}
 		}
 		return &ErrNoBPF{"this kernel has no BPF (CONFIG_BPF_SYSCALL)"}
 	}
