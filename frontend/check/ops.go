@@ -185,7 +185,7 @@ func (b *body) incDecVar(x *ast.IncDec, v *ast.Var, e *Expr) {
 	case invalid(t):
 	case t.Kind == types.Pointer:
 		e.Type, e.Scale = t, pointerScale(t)
-	case t.Kind != types.Int:
+	case t.Kind != types.Int && t.Kind != types.Enum:
 		b.varMismatch(v, x, stepType(t, x.Dec), t)
 	default:
 		variable := b.out.Expr(v).Var
