@@ -34,7 +34,7 @@ demo: build ## traces a small workload of its own and prints the report (root)
 setup: ## installs what the tests need with apt (root, Debian), and fetches kernels and QEMU below build
 	@bash tests/setup/install.sh
 
-test: setup ## sets up, and runs every test, of expensive ones the cheapest cases (25 minutes; CI runs it)
+test: setup ## sets up, and runs every test, of expensive ones the cheapest cases (20 minutes; CI runs it)
 	@bash tests/all.sh
 
 check: ## the same tests with what the machine has: installs nothing
