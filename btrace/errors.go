@@ -59,7 +59,7 @@ type ProbeError struct {
 // ContainerError means that no running container or pod, or more than one, has a name of Options.
 type ContainerError struct {
 	Name       string
-	Candidates []string // those that match: ID, runtime, name; none: there is no such container
+	Candidates []string // those that match: ID, runtime, name; empty if none does
 	err        error
 }
 

@@ -12,13 +12,13 @@ import (
 	"btc/tests/tier"
 )
 
-var commands = regexp.MustCompile("(?s)```sh\n(patch .*?)```")
+var commands = regexp.MustCompile("(?s)```sh\n(git apply .*?)```")
 
 // TestHostValuePatch does what docs/contributing/builtin.md says: it applies the page's change to a copy of this tree and
 // runs its commands. Without the tier, it only checks that the change applies.
 func TestHostValuePatch(t *testing.T) {
-	if _, err := exec.LookPath("patch"); err != nil {
-		t.Skip("skipped: no patch")
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("skipped: no git")
 	}
 	page, err := os.ReadFile("../../docs/contributing/builtin.md")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestHostValuePatch(t *testing.T) {
 	}
 	m := commands.FindSubmatch(page)
 	if m == nil {
-		t.Fatal("the page has no commands that begin with patch")
+		t.Fatal("the page has no commands that begin with git apply")
 	}
 	tree := t.TempDir()
 	copyTree(t, tree)
@@ -41,7 +41,7 @@ func TestHostValuePatch(t *testing.T) {
 		if strings.HasPrefix(command, "bin/btrun") && !strings.Contains(out, "(1, 0)") {
 			t.Errorf("%s: %s", command, out)
 		}
-		if strings.HasPrefix(command, "patch ") && !tier.Real.Runs() {
+		if strings.HasPrefix(command, "git apply ") && !tier.Real.Runs() {
 			tier.Real.Need(t, "the rest builds btc and btrun and runs tests")
 		}
 	}

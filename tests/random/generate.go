@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package random compares random statements of the language: what btc and btrun, "btc run" and the
-// reference bpftrace print for each of them must be the same, and so must be which of them are refused.
+// Package random compares random statements of the language: what btc and btrun, "btc run" and
+// bpftrace print for each of them must be the same, and so must be which of them are refused.
 //
 //	go test ./tests/random                          200 statements
 //	go test ./tests/random -statements 40000 -timeout 0      as many as one likes

@@ -30,7 +30,7 @@ var (
 	args  = flag.Bool("args", false, "with -file: the statements read the arguments of a uprobe")
 )
 
-// TestRandom compares random statements. It needs the reference bpftrace.
+// TestRandom compares random statements. It needs bpftrace.
 func TestRandom(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
@@ -39,7 +39,7 @@ func TestRandom(t *testing.T) {
 		t.Skip("skipped: this kernel has no BTF")
 	}
 	if _, err := os.Stat("../../build/oracle/root/usr/bin/bpftrace"); err != nil {
-		t.Skip("skipped: no reference bpftrace (tests/setup/oracle.sh makes it)")
+		t.Skip("skipped: no bpftrace to compare with (tests/setup/oracle.sh makes it)")
 	}
 	c := newComparison(t)
 	if *file != "" {
