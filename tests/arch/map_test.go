@@ -109,3 +109,35 @@ func TestHelp(t *testing.T) {
 		}
 	}
 }
+
+// TestTiersRunTheirTests checks that the script of a tier runs each package with tests of that tier.
+func TestTiersRunTheirTests(t *testing.T) {
+	files, err := filepath.Glob("../*/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for name, script := range map[string]string{"Real": "../real.sh", "Kernels": "../guests.sh"} {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Base(filepath.Dir(file))
+			if dir == "tier" || dir == "arch" || !strings.Contains(string(b), "tier."+name+".Need(") {
+				continue
+			}
+			found++
+			if !regexp.MustCompile(`\./tests/` + dir + `\s`).Match(text) {
+				t.Errorf("%s has tests of the tier %s, but %s does not run its package", file, name, script)
+			}
+		}
+		if found == 0 {
+			t.Errorf("no tests of the tier %s", name)
+		}
+	}
+}
