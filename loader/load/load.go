@@ -195,6 +195,10 @@ func mapError(o *object.Object, err, limit error) error {
 		return fmt.Errorf("the maps of %s exceed the limit of open files: %w (%s)", o.Manifest.Script.File, err,
 			raiseFiles)
 	}
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		// The library tests for features by creating maps. Each kernel from 5.10 on has those of the object's maps.
+		hint = host.Hint(unix.ENOSYS)
+	}
 	if hint != "" {
 		hint = " (" + hint + ")"
 	}

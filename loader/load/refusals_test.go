@@ -151,6 +151,7 @@ func TestMapErrors(t *testing.T) {
 		{unix.EPERM, nil, "the kernel refused to create a map: operation not permitted ("},
 		{unix.E2BIG, nil, "the kernel refused to create the maps of x.bt: map: argument list too long"},
 		{unix.EMFILE, nil, "exceed the limit of open files"},
+		{ebpf.ErrNotSupported, nil, host.Hint(unix.ENOSYS)},
 	} {
 		if c.limit != nil && host.HasSeccomp() {
 			continue // which is then the more likely reason
