@@ -26,8 +26,8 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(text, []byte("\n")); n > 60 {
-		t.Errorf("example has %d lines (max 60)", n)
+	if n := bytes.Count(text, []byte("\n")); n > 40 {
+		t.Errorf("example has %d lines (max 40)", n)
 	}
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", dir, "../examples/agent").CombinedOutput(); err != nil {
@@ -42,7 +42,7 @@ func TestAgent(t *testing.T) {
 	}
 	address := free.Addr().String()
 	free.Close()
-	agent := exec.Command(filepath.Join(dir, "agent"), filepath.Join(dir, "x.o"), "@offset", address)
+	agent := exec.Command(filepath.Join(dir, "agent"), filepath.Join(dir, "x.o"), address)
 	var messages bytes.Buffer
 	agent.Stderr = &messages
 	if err := agent.Start(); err != nil {
@@ -78,7 +78,7 @@ func TestAgent(t *testing.T) {
 	comm, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/comm", unix.Gettid()))
 	key := strings.TrimSpace(string(comm))
 	for _, want := range []string{`le="0"} 1`, `le="1"} 2`, `le="3"} 4`, `le="7"} 8`, `le="+Inf"} 8`} {
-		if line := fmt.Sprintf(`value_bucket{key=%q,%s`, key, want); !strings.Contains(page(), line) {
+		if line := fmt.Sprintf(`btc_x_offset_bucket{comm=%q,object="x",%s`, key, want); !strings.Contains(page(), line) {
 			t.Errorf("%s not found in\n%s", line, page())
 		}
 	}

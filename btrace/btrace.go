@@ -36,7 +36,7 @@
 //
 // # Compatibility
 //
-// The public packages are this one, manifest and compile. Within a major version their exported identifiers keep
+// The public packages are this one, promcollector and manifest. Within a major version their exported identifiers keep
 // their meaning, and objects from older compilers run. All other packages may change at any time.
 package btrace
 

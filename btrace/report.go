@@ -50,8 +50,8 @@ type Report struct {
 	// Names shows a container's name with the ID of a cgroup in keys.
 	Names bool
 
-	// Object is the object's name in metrics; "": that of its file without .o. MaxSeries is the maximum number of
-	// series per metric; 0: 10000.
+	// Object is the object's name in metrics; "": that of its file without .o, or of the script if there is no file.
+	// MaxSeries is the maximum number of series per metric; 0: 10000.
 	Object    string
 	MaxSeries int
 
@@ -123,10 +123,9 @@ func list(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// objectName returns the name of an object in metrics: that of its file, or of its script if it
-// has none.
+// objectName returns the name of an object in metrics: that of its file, or of its script if it has none (Parse, Read).
 func objectName(x *object.Object) string {
-	if x.Path == object.StreamName {
+	if !strings.HasSuffix(x.Path, ".o") {
 		return metrics.ObjectName(strings.TrimSuffix(filepath.Base(x.Manifest.Script.File), ".bt"))
 	}
 	return metrics.ObjectName(x.Path)

@@ -26,6 +26,7 @@ type Session struct {
 	queue  *queue
 	maps   []*Map
 	losses []manifest.Loss // of the manifest
+	object string          // its name in metrics
 
 	typed func(error) error // gives an error its public type; nil: it stays
 
@@ -110,7 +111,7 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 	if s.run, err = run.Load(x, *ro); err != nil {
 		return nil, err
 	}
-	s.losses = x.Manifest.Losses
+	s.losses, s.object = x.Manifest.Losses, objectName(x)
 	env := s.run.Env()
 	for _, m := range s.run.Maps() {
 		s.maps = append(s.maps, &Map{session: s, m: m, values: decoder{env, s.run.Frames}})

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package compile compiles a script to an object and a manifest. It calls the stages of the compiler, one package
-// each, in order. The commands of btc and the tests share it.
+// each, in order. The commands of btc and the tests share it. It is not a public interface: its types are those of the
+// compiler's stages, and other programs run btc.
 package compile
 
 import (

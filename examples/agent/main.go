@@ -1,16 +1,17 @@
-// Command agent serves a histogram of a script for Prometheus to scrape: agent OBJECT.o @MAP ADDRESS.
+// Command agent serves the maps of a script for Prometheus to scrape: agent OBJECT.o ADDRESS.
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"log"
-	"math"
 	"net/http"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"btc/btrace"
+	"btc/btrace/promcollector"
 )
 
 func main() {
@@ -20,34 +21,11 @@ func main() {
 	check(err)
 	defer session.Close()
 	check(session.Attach(context.Background()))
-	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		snapshot, err := session.Map(os.Args[2]).Snapshot()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		w.Write(metrics(snapshot))
-	})
-	check(http.ListenAndServe(os.Args[3], nil))
-}
-
-// metrics writes a histogram for each key. All have all bounds, so that sum by (le) (...) is right.
-func metrics(snapshot *btrace.Snapshot) []byte {
-	var b bytes.Buffer
-	fmt.Fprintln(&b, "# TYPE value histogram")
-	for _, entry := range snapshot.Entries {
-		hist, key := entry.Value.(*btrace.Hist), fmt.Sprint(entry.Key...)
-		for bound, count := range hist.Cumulative() {
-			le := fmt.Sprint(bound)
-			if bound == math.MaxInt64 {
-				le = "+Inf"
-			}
-			fmt.Fprintf(&b, "value_bucket{key=%q,le=%q} %d\n", key, le, count)
-		}
-		fmt.Fprintf(&b, "value_count{key=%q} %d\n", key, hist.Count())
-	}
-	return b.Bytes()
+	collector, err := promcollector.New(session, btrace.MetricOptions{})
+	check(err)
+	prometheus.MustRegister(collector)
+	http.Handle("/metrics", promhttp.Handler())
+	check(http.ListenAndServe(os.Args[2], nil))
 }
 
 func check(err error) {

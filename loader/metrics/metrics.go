@@ -9,6 +9,7 @@
 package metrics
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ type Metric struct {
 // ObjectLabel is the label that each series has: the object's name.
 const ObjectLabel = "object"
 
+// Total is the suffix of the name of a counter's series.
+const Total = "_total"
+
 // Metrics about each run. Up is 0 after the end of a run.
 const (
 	Up       = "btc_up"
@@ -69,11 +73,11 @@ var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
 // such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT.
 func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
 	used := map[string]bool{
-		Up:                  true,
-		Lost + "_total":     true,
-		ProbeUp:             true,
-		ProbeCovered:        true,
-		ProbeCPU + "_total": true,
+		Up:               true,
+		Lost + Total:     true,
+		ProbeUp:          true,
+		ProbeCovered:     true,
+		ProbeCPU + Total: true,
 	}
 	for i := range m.Maps {
 		x := &m.Maps[i]
@@ -129,7 +133,7 @@ func baseName(object string, x *manifest.Map) string {
 // unique returns the name with its unit, and with a number appended if the name is taken.
 func unique(used map[string]bool, base string, kind Kind, unit string) string {
 	if kind == Counter {
-		base = strings.TrimSuffix(base, "_total")
+		base = strings.TrimSuffix(base, Total)
 	}
 	for n := 1; ; n++ {
 		name := base
@@ -157,7 +161,7 @@ func unique(used map[string]bool, base string, kind Kind, unit string) string {
 func seriesNames(name string, kind Kind) []string {
 	switch kind {
 	case Counter:
-		return []string{name, name + "_total"}
+		return []string{name, name + Total}
 	case Summary:
 		return []string{name, name + "_count", name + "_sum"}
 	case Histogram:
@@ -240,15 +244,20 @@ func Parts(x *manifest.Map) []manifest.Field {
 	return []manifest.Field{{Layout: *key}}
 }
 
-// bounds returns the largest values in the buckets: all values are integers.
+// bounds returns the largest values in the buckets: all values are integers. They increase strictly, which OTLP and
+// Prometheus require: buckets of hist() for unsigned values that signed ones cannot have are left out.
 func bounds(x *manifest.Map) []int64 {
 	if x.Shape != "hist" && x.Shape != "lhist" {
 		return nil
 	}
 	b := x.Buckets()
-	out := make([]int64, b.Len()-1)
-	for i := range out {
-		_, out[i] = b.Bounds(i)
+	out := make([]int64, 0, b.Len()-1)
+	for i := range cap(out) {
+		_, high := b.Bounds(i)
+		out = append(out, high)
+		if high == math.MaxInt64 {
+			break
+		}
 	}
 	return out
 }

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -188,6 +189,21 @@ func TestBounds(t *testing.T) {
 		got := list[0].Bounds
 		if len(got) != c.n || !slices.Equal(got[:min(len(c.want), len(got))], c.want) {
 			t.Errorf("%s: %d bounds %d, want %d that begin with %d", c.x.Shape, len(got), got, c.n, c.want)
+		}
+	}
+}
+
+// TestStrictBounds checks that bounds increase strictly, whatever the resolution: equal ones are duplicates in Prometheus
+// and an error in OTLP.
+func TestStrictBounds(t *testing.T) {
+	for bits := range 6 {
+		x := manifest.Map{Name: "@h", Shape: "hist", MapParams: manifest.MapParams{Bits: bits}}
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{x}}, "x")
+		bounds := list[0].Bounds
+		strict := slices.Clone(bounds)
+		slices.Sort(strict)
+		if strict = slices.Compact(strict); !slices.Equal(strict, bounds) || bounds[len(bounds)-1] != math.MaxInt64 {
+			t.Errorf("%d bits: bounds %d", bits, bounds)
 		}
 	}
 }

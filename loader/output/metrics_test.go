@@ -114,7 +114,7 @@ func TestStart(t *testing.T) {
 	r := newRun(&otlp, &text)
 	r.Manifest = &manifest.Manifest{Maps: []manifest.Map{m}}
 	r.Started, r.MaxSeries = time.Unix(100, 0), 3
-	s := newSampler(r)
+	s := NewSampler(r)
 	for i, c := range []struct {
 		counts []uint64 // by key; 0: absent
 		want   string   // seconds since the start of the run
@@ -155,7 +155,7 @@ func TestMaxSeries(t *testing.T) {
 	r := newRun(&prometheus, &text)
 	r.Manifest = &manifest.Manifest{Maps: []manifest.Map{m}}
 	r.MaxSeries = 3
-	s := newSampler(r)
+	s := NewSampler(r)
 	snapshot := func(counts ...uint64) string {
 		x := &Map{Map: &r.Manifest.Maps[0]}
 		for key, n := range counts {

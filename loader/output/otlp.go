@@ -23,7 +23,7 @@ var otlp = Format{
 	New: func(r *Run) Sink {
 		o := &otlpSink{
 			text:    text{Run: r},
-			sampler: newSampler(r),
+			Sampler: NewSampler(r),
 			values:  &format.JSON{Env: r.Env, Full: true, Frames: r.Frames},
 		}
 		o.resource = otlpResource(r)
@@ -35,7 +35,7 @@ var otlp = Format{
 // request with all metrics.
 type otlpSink struct {
 	text
-	*sampler
+	*Sampler
 	values   *format.JSON
 	resource []byte // {"resource":{...},"scopeX":[{"scope":{...},
 	body     []byte // body of the current record

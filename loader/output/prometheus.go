@@ -3,7 +3,9 @@
 package output
 
 import (
+	"math"
 	"strconv"
+	"strings"
 
 	"btc/loader/format"
 	"btc/loader/metrics"
@@ -17,7 +19,7 @@ var prometheus = Format{
 	Metrics:  true,
 	Document: true,
 	New: func(r *Run) Sink {
-		return &exposition{text: text{Run: r}, sampler: newSampler(r)}
+		return &exposition{text: text{Run: r}, Sampler: NewSampler(r)}
 	},
 }
 
@@ -29,7 +31,7 @@ var openmetrics = Format{
 	Metrics:  true,
 	Document: true,
 	New: func(r *Run) Sink {
-		return &exposition{text: text{Run: r}, sampler: newSampler(r), open: true}
+		return &exposition{text: text{Run: r}, Sampler: NewSampler(r), open: true}
 	},
 }
 
@@ -37,7 +39,7 @@ var openmetrics = Format{
 // Printed output is not a metric and is omitted; messages are written to standard error.
 type exposition struct {
 	text
-	*sampler
+	*Sampler
 	open  bool // OpenMetrics
 	noted bool // the omission was reported
 }
@@ -65,147 +67,90 @@ func (x *exposition) End(maps func(show func(*Map))) { x.document(maps, false) }
 // document writes all metrics.
 func (x *exposition) document(maps func(show func(*Map)), running bool) {
 	out := x.text.Out
-	maps(func(m *Map) {
-		metric, samples := x.samples(m)
-		if metric == nil {
-			return
-		}
-		dst := x.head(out.Begin(), metric.Name, string(metric.Kind), metric.Help, metric.Unit)
-		for i := range samples {
-			dst = x.sample(dst, metric, &samples[i])
+	x.Families(maps, running, func(f *Family) {
+		dst := x.head(out.Begin(), f)
+		for i := range f.Series {
+			dst = x.series(dst, f, &f.Series[i])
 			out.End(dst)
 			dst = out.Begin()
 		}
 		out.End(dst)
 	})
-	dst := out.Begin()
-	if losses := x.text.Losses(); len(losses) > 0 {
-		dst = x.head(dst, metrics.Lost, string(metrics.Counter), metrics.LostHelp, "")
-		for _, l := range losses {
-			dst = x.line(dst, metrics.Lost+"_total", []string{"cause"}, []string{l.Cause}, "", "",
-				strconv.AppendUint(nil, l.N, 10))
-		}
-	}
-	dst = x.costs(dst)
-	up := "0"
-	if running {
-		up = "1"
-	}
-	dst = x.line(x.head(dst, metrics.Up, string(metrics.Gauge), metrics.UpHelp, ""), metrics.Up, nil, nil, "", "",
-		[]byte(up))
 	if x.open {
-		dst = append(dst, "# EOF\n"...)
+		out.Write([]byte("# EOF\n"))
 	}
-	out.End(dst)
 }
 
 // Detached reports once, on the error output, what each document contains as a metric.
 func (x *exposition) Detached(d *Detachment) { x.text.Detached(d) }
 
-// costs appends what the probes of a run with a budget cost.
-func (x *exposition) costs(dst []byte) []byte {
-	all := x.text.costs()
-	if len(all) == 0 {
-		return dst
-	}
-	for _, m := range costMetrics {
-		name, suffix := m.name, ""
-		if m.kind == metrics.Counter {
-			suffix = "_total"
-		}
-		dst = x.head(dst, name, string(m.kind), m.help, m.unit)
-		for i := range all {
-			number := strconv.AppendFloat(nil, m.value(&all[i]), 'g', -1, 64)
-			dst = x.line(dst, name+suffix, []string{metrics.ProbeLabel}, []string{all[i].Probe}, "", "", number)
-		}
-	}
-	return dst
-}
-
-// costMetrics are the metrics of the probes of a run with a budget.
-var costMetrics = []struct {
-	name, help, unit string
-	kind             metrics.Kind
-	value            func(*Cost) float64
-}{
-	{metrics.ProbeUp, metrics.ProbeUpHelp, "", metrics.Gauge, func(c *Cost) float64 {
-		if c.Attached {
-			return 1
-		}
-		return 0
-	}},
-	{metrics.ProbeCovered, metrics.ProbeCoveredHelp, "seconds", metrics.Gauge, func(c *Cost) float64 { return c.Covered.Seconds() }},
-	{metrics.ProbeCPU, metrics.ProbeCPUHelp, "seconds", metrics.Counter, func(c *Cost) float64 { return c.Used.Seconds() }},
-}
-
 // head appends the lines before a metric's samples. In OpenMetrics the family name of a
 // counter has no "_total".
-func (x *exposition) head(dst []byte, name, kind, help, unit string) []byte {
-	if !x.open && kind == string(metrics.Counter) {
-		name += "_total"
+func (x *exposition) head(dst []byte, f *Family) []byte {
+	name := f.Name
+	if x.open && f.Kind == metrics.Counter {
+		name = strings.TrimSuffix(name, metrics.Total)
 	}
 	dst = append(append(append(dst, "# HELP "...), name...), ' ')
-	dst = append(appendEscaped(dst, help, x.open), '\n')
+	dst = append(appendEscaped(dst, f.Help, x.open), '\n')
 	dst = append(append(append(dst, "# TYPE "...), name...), ' ')
-	dst = append(append(dst, kind...), '\n')
-	if x.open && unit != "" {
+	dst = append(append(dst, f.Kind...), '\n')
+	if x.open && f.Unit != "" {
 		dst = append(append(append(dst, "# UNIT "...), name...), ' ')
-		dst = append(append(dst, unit...), '\n')
+		dst = append(append(dst, f.Unit...), '\n')
 	}
 	return dst
 }
 
-// sample appends the lines of a sample.
-func (x *exposition) sample(dst []byte, m *metrics.Metric, s *sample) []byte {
-	isSigned := m.Map.Signed()
+// series appends the lines of a series.
+func (x *exposition) series(dst []byte, f *Family, s *Series) []byte {
 	uint := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
-	switch m.Kind {
-	case metrics.Counter:
-		return x.line(dst, m.Name+"_total", m.Labels, s.values, "", "",
-			format.AppendInt(nil, number(m.Map, &s.el), isSigned))
+	switch f.Kind {
 	case metrics.Summary:
-		dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
-		if x.open && isSigned && int64(s.el.Value) < 0 {
+		dst = x.line(dst, f.Name+"_count", f, s, "", uint(s.Count))
+		if x.open && f.Signed && int64(s.Value) < 0 {
 			return dst // OpenMetrics has no negative sums
 		}
-		return x.line(dst, m.Name+"_sum", m.Labels, s.values, "", "", format.AppendInt(nil, s.el.Value, isSigned))
+		return x.line(dst, f.Name+"_sum", f, s, "", format.AppendInt(nil, s.Value, f.Signed))
 	case metrics.Histogram:
 		// The sum is not known. OpenMetrics has a count only beside a sum.
 		sum := uint64(0)
-		for i, bound := range m.Bounds {
-			if i < len(s.el.Buckets) {
-				sum += s.el.Buckets[i]
+		for i, bound := range f.Bounds {
+			if i < len(s.Buckets) {
+				sum += s.Buckets[i]
 			}
 			le := strconv.FormatInt(bound, 10)
 			if x.open {
 				le += ".0"
 			}
-			dst = x.line(dst, m.Name+"_bucket", m.Labels, s.values, "le", le, uint(sum))
+			dst = x.line(dst, f.Name+"_bucket", f, s, le, uint(sum))
 		}
-		dst = x.line(dst, m.Name+"_bucket", m.Labels, s.values, "le", "+Inf", uint(s.el.Count))
+		dst = x.line(dst, f.Name+"_bucket", f, s, "+Inf", uint(s.Count))
 		if !x.open {
-			dst = x.line(dst, m.Name+"_count", m.Labels, s.values, "", "", uint(s.el.Count))
+			dst = x.line(dst, f.Name+"_count", f, s, "", uint(s.Count))
 		}
 		return dst
 	}
-	return x.line(dst, m.Name, m.Labels, s.values, "", "", format.AppendInt(nil, number(m.Map, &s.el), isSigned))
+	number := format.AppendInt(nil, s.Value, f.Signed)
+	if f.Float {
+		number = strconv.AppendFloat(nil, math.Float64frombits(s.Value), 'g', -1, 64)
+	}
+	return x.line(dst, f.Name, f, s, "", number)
 }
 
-// line appends a line with the label of the object, others, and a last one if it has a name.
-func (x *exposition) line(dst []byte, name string, labels, values []string, last, lastValue string,
-	number []byte) []byte {
+// line appends a line with the label of the object, those of the series, and le if it is not "".
+func (x *exposition) line(dst []byte, name string, f *Family, s *Series, le string, number []byte) []byte {
 	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
 	dst = append(appendEscaped(dst, x.text.Object, true), '"')
-	for i, label := range labels {
-		if metrics.Absent(label, values[i]) {
+	for i, label := range f.Labels {
+		if metrics.Absent(label, s.Values[i]) {
 			continue
 		}
 		dst = append(append(append(dst, ','), label...), `="`...)
-		dst = append(appendEscaped(dst, values[i], true), '"')
+		dst = append(appendEscaped(dst, s.Values[i], true), '"')
 	}
-	if last != "" {
-		dst = append(append(append(dst, ','), last...), `="`...)
-		dst = append(append(dst, lastValue...), '"')
+	if le != "" {
+		dst = append(append(append(dst, `,le="`...), le...), '"')
 	}
 	return append(append(append(dst, "} "...), number...), '\n')
 }

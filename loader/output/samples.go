@@ -29,9 +29,9 @@ const other = "other"
 // DefaultMaxSeries is the default maximum number of series per metric.
 const DefaultMaxSeries = 10000
 
-// sampler makes samples of maps. It remembers which keys have their own series, so that a counter of "other" never
+// Sampler makes samples of maps. It remembers which keys have their own series, so that a counter of "other" never
 // decreases.
-type sampler struct {
+type Sampler struct {
 	*Run
 	list []metrics.Metric
 	left []string // maps that are not metrics
@@ -66,14 +66,15 @@ func (c *chosen) next(before series, size uint64, started time.Time) series {
 	return now
 }
 
-func newSampler(r *Run) *sampler {
-	s := &sampler{Run: r, seen: map[string]*chosen{}}
+// NewSampler returns a sampler of the maps of a run.
+func NewSampler(r *Run) *Sampler {
+	s := &Sampler{Run: r, seen: map[string]*chosen{}}
 	s.list, s.left = metrics.Of(r.Manifest, r.Object)
 	return s
 }
 
 // metric returns the metric of a map; nil if it is none.
-func (s *sampler) metric(m *manifest.Map) *metrics.Metric {
+func (s *Sampler) metric(m *manifest.Map) *metrics.Metric {
 	for i := range s.list {
 		if s.list[i].Map.Name == m.Name {
 			return &s.list[i]
@@ -83,7 +84,7 @@ func (s *sampler) metric(m *manifest.Map) *metrics.Metric {
 }
 
 // samples returns the samples of a map, ordered by label values.
-func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
+func (s *Sampler) samples(x *Map) (*metrics.Metric, []sample) {
 	m := s.metric(x.Map)
 	if m == nil || x.unset() {
 		return m, nil
@@ -115,7 +116,7 @@ func (s *sampler) samples(x *Map) (*metrics.Metric, []sample) {
 
 // labels appends the label values for a part of a key. For a cgroup that is its path, followed by
 // the labels of its container.
-func (s *sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
+func (s *Sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 	env := *s.Env
 	env.Escape, env.Trailer = false, ""
 	var b []byte
@@ -153,7 +154,7 @@ func folded(text string) string {
 
 // limit keeps as many samples as MaxSeries permits and combines the others. Samples shown in the last snapshot are
 // kept; a key that was among the others stays there.
-func (s *sampler) limit(m *metrics.Metric, all []sample) []sample {
+func (s *Sampler) limit(m *metrics.Metric, all []sample) []sample {
 	last := s.seen[m.Name]
 	now := &chosen{at: s.At, byKey: make(map[string]series, len(all))}
 	if now.at.IsZero() {
@@ -222,7 +223,7 @@ func (c *chosen) series(key string) series {
 	return c.byKey[key]
 }
 
-func (s *sampler) maxSeries() int {
+func (s *Sampler) maxSeries() int {
 	if s.MaxSeries > 0 {
 		return s.MaxSeries
 	}

@@ -152,6 +152,17 @@ func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.ma
 // Losses returns the counter of each loss that the manifest names; nil if they cannot be read.
 func (x *Session) Losses() []uint64 { return x.s.losses.read() }
 
+// Sampler returns a sampler of the maps, whose keys are named as those of a run that prints metrics; it may be used
+// until Close, by one goroutine at a time.
+func (x *Session) Sampler(object string, maxSeries int) *output.Sampler {
+	if hasCgroupKey(x.s.manifest) {
+		x.s.names.cgroups.Load()
+	}
+	r := x.s.facts()
+	r.Object, r.MaxSeries = object, maxSeries
+	return output.NewSampler(r)
+}
+
 // Points returns what became of the attach points that the kernel was asked for.
 func (x *Session) Points() []*Point { return x.s.links.points }
 

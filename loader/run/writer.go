@@ -38,16 +38,20 @@ func (s *session) startPrinter() {
 
 // newWriter returns a writer that passes its output to pass.
 func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
-	w := &writer{session: s}
-	w.Run = &output.Run{
+	w := &writer{session: s, Run: s.facts()}
+	w.Out, w.Message, w.MessageNow = output.NewWriter(s.opts.Buffer, pass), w.message, s.msg.line
+	w.Post = func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) }
+	w.sink = s.opts.Sink.New(w.Run)
+	return w
+}
+
+// facts returns what a sink may know of the run.
+func (s *session) facts() *output.Run {
+	return &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Out: output.NewWriter(s.opts.Buffer, pass), Message: w.message, MessageNow: s.msg.line,
-		Post:   func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) },
 		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
-	w.sink = s.opts.Sink.New(w.Run)
-	return w
 }
 
 // stopPrinter waits until everything is written; it returns the first write error.

@@ -27,7 +27,7 @@ func TestAgentQuantiles(t *testing.T) {
 	keyed := compiled(t, dir, "keyed", filter+" { @offset[args.offset % 20] = hist(args.offset); }")
 	together := compiled(t, dir, "together", filter+" { @all = hist(args.offset); }")
 	address := freePort(t)
-	start(t, filepath.Join(dir, "agent"), keyed, "@offset", address)
+	start(t, filepath.Join(dir, "agent"), keyed, address)
 	get(t, "http://"+address+"/metrics") // it is attached
 	btrun := command(filepath.Join(programs, "btrun"), "--summary", together)
 	summary, err := os.Create(filepath.Join(dir, "summary"))
@@ -55,18 +55,18 @@ func TestAgentQuantiles(t *testing.T) {
 	}
 	p := startPrometheus(t, "", address)
 	total := func(le string) float64 {
-		s := p.query(`sum(value_bucket{le="` + le + `"})`)
+		s := p.query(`sum(btc_keyed_offset_bucket{le="` + le + `"})`)
 		if len(s) != 1 {
 			return -1
 		}
 		return s[0].number()
 	}
 	waitFor(t, "Prometheus has all values", func() bool { return total("+Inf") == values })
-	if s := p.query(`count(value_bucket{le="+Inf"})`); len(s) != 1 || s[0].number() != keys {
+	if s := p.query(`count(btc_keyed_offset_bucket{le="+Inf"})`); len(s) != 1 || s[0].number() != keys {
 		t.Errorf("keys: %v", s)
 	}
 	buckets := map[float64]float64{} // by bound
-	for _, s := range p.query(`sum by (le) (value_bucket)`) {
+	for _, s := range p.query(`sum by (le) (btc_keyed_offset_bucket)`) {
 		if le, err := strconv.ParseFloat(s.Metric["le"], 64); err == nil {
 			buckets[le] = s.number()
 		}
@@ -83,7 +83,7 @@ func TestAgentQuantiles(t *testing.T) {
 			t.Errorf("p%v: %v by sum by (le), %v by btrun: %v\n%s", q, have, want, buckets, printed())
 		}
 		// Prometheus interpolates within that bucket.
-		s := p.query(fmt.Sprintf(`histogram_quantile(%v, sum by (le) (value_bucket))`, q/100))
+		s := p.query(fmt.Sprintf(`histogram_quantile(%v, sum by (le) (btc_keyed_offset_bucket))`, q/100))
 		if len(s) != 1 || s[0].number() > want || s[0].number() < (want-1)/2 {
 			t.Errorf("histogram_quantile of p%v = %v, want a value up to %v", q, s, want)
 		}

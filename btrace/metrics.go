@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package btrace
+
+import (
+	"errors"
+	"math"
+	"sync"
+
+	"btc/loader/metrics"
+	"btc/loader/output"
+)
+
+// Metrics reads a session as metrics: its maps whose values are numbers, what was lost, and with a budget the cost of
+// its probes. Names, help, labels and values are those of btrun -f prometheus. It is for any library of metrics;
+// package promcollector has a collector for Prometheus' own.
+type Metrics struct {
+	session *Session
+	mu      sync.Mutex // guards sampler
+	sampler *output.Sampler
+	object  string
+}
+
+// MetricOptions are those of Report with the same names.
+type MetricOptions struct {
+	// Object is the object's name in metrics; "": that of its file without .o, or of the script if there is no file.
+	// Two sessions of one object need two names, or metrics with a further label.
+	Object string
+	// MaxSeries is the maximum number of series per metric; 0: 10000. Keys beyond it are combined to "other".
+	MaxSeries int
+}
+
+// MetricKind is the type of a metric, by Prometheus' name.
+type MetricKind string
+
+// The kinds of metrics.
+const (
+	MetricCounter   = MetricKind(metrics.Counter)   // count(), and sum() of unsigned values
+	MetricGauge     = MetricKind(metrics.Gauge)     // sum() of signed values, min(), max(), integers, the newest interval of tseries()
+	MetricSummary   = MetricKind(metrics.Summary)   // avg() and stats(): a count and a sum
+	MetricHistogram = MetricKind(metrics.Histogram) // hist() and lhist(): their sum is not known
+)
+
+// Metric is a metric with its series.
+type Metric struct {
+	Name   string // as in btc_reads_size_bytes; that of a counter ends in _total
+	Kind   MetricKind
+	Help   string
+	Unit   string   // "": none; Name ends in it
+	Labels []string // all labels that series may have; the first is "object"
+	Bounds []int64  // of a histogram: the largest value of each bucket; a last one, +Inf, is not listed
+	Series []MetricSeries
+	Err    error // the map could not be read: there are no series
+}
+
+// MetricSeries is the value of a metric for one set of label values.
+type MetricSeries struct {
+	Labels  []MetricLabel
+	Value   float64  // of a counter or gauge; the sum of a summary
+	Count   uint64   // of a summary or histogram
+	Buckets []uint64 // of a histogram: the number of values up to each of Metric.Bounds
+}
+
+// MetricLabel is a label of a series.
+type MetricLabel struct{ Name, Value string }
+
+// Metrics returns the metrics of the session.
+func (s *Session) Metrics(o MetricOptions) (*Metrics, error) {
+	if o.MaxSeries < 0 {
+		return nil, errors.New("a negative MaxSeries")
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return nil, ErrClosed
+	}
+	if o.Object == "" {
+		o.Object = s.object
+	}
+	return &Metrics{session: s, sampler: s.run.Sampler(o.Object, o.MaxSeries), object: o.Object}, nil
+}
+
+// Object returns the value of the label "object" of all series.
+func (m *Metrics) Object() string { return m.object }
+
+// Describe lists all metrics that Read may return, without series.
+func (m *Metrics) Describe() []Metric {
+	var all []Metric
+	m.sampler.Describe(func(f *output.Family) { all = append(all, m.metric(f)) })
+	return all
+}
+
+// Read reads the session, while programs run or after it has ended, but not after Close. The maps are not all read at
+// the same instant. The error of a map is in its Metric.
+func (m *Metrics) Read() ([]Metric, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.session
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return nil, ErrClosed
+	}
+	var all []Metric
+	broken := map[string]error{}
+	m.sampler.Families(func(show func(*output.Map)) {
+		for _, x := range s.maps {
+			elems, err := s.elements(x.m)
+			if err != nil {
+				broken[x.m.Name] = err
+				continue
+			}
+			show(&output.Map{Map: x.m, Elements: elems})
+		}
+	}, s.running(), func(f *output.Family) { all = append(all, m.metric(f)) })
+	if len(broken) > 0 {
+		m.sampler.Describe(func(f *output.Family) {
+			if err := broken[f.Map]; err != nil {
+				x := m.metric(f)
+				x.Err = err
+				all = append(all, x)
+			}
+		})
+	}
+	return all, nil
+}
+
+// running reports whether the session was attached and has not ended; mu is held.
+func (s *Session) running() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return s.state >= attached
+	}
+}
+
+// metric converts a metric with its series.
+func (m *Metrics) metric(f *output.Family) Metric {
+	x := Metric{
+		Name: f.Name, Kind: MetricKind(f.Kind), Help: f.Help, Unit: f.Unit, Bounds: f.Bounds,
+		Labels: append([]string{metrics.ObjectLabel}, f.Labels...),
+	}
+	for i := range f.Series {
+		from := &f.Series[i]
+		to := MetricSeries{Labels: []MetricLabel{{metrics.ObjectLabel, m.object}}, Count: from.Count}
+		for j, value := range from.Values {
+			if !metrics.Absent(f.Labels[j], value) {
+				to.Labels = append(to.Labels, MetricLabel{f.Labels[j], value})
+			}
+		}
+		switch {
+		case f.Float:
+			to.Value = math.Float64frombits(from.Value)
+		default:
+			to.Value = Number{Bits: from.Value, Signed: f.Signed}.Float64()
+		}
+		if f.Kind == metrics.Histogram {
+			to.Value = 0
+			to.Buckets = make([]uint64, len(f.Bounds))
+			sum := uint64(0)
+			for j := range to.Buckets {
+				if j < len(from.Buckets) {
+					sum += from.Buckets[j]
+				}
+				to.Buckets[j] = sum
+			}
+		}
+		x.Series = append(x.Series, to)
+	}
+	return x
+}
