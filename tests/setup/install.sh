@@ -37,6 +37,8 @@ g++|g++|tests that trace a C++ program
 curl|curl|tests that trace servers (Python, OpenSSL)
 openssl|openssl|tests that trace OpenSSL
 tmux|tmux|tests of what a terminal shows
+minisign|minisign|tests of signatures made by minisign
+ssh-keygen|openssh-client|tests of signatures made by ssh-keygen
 psql|postgresql|a test that traces PostgreSQL
 zip|zip|a runtime test of the reference
 /usr/include/netdb.h|libc6-dev|tests of a C library function (getaddrinfo)
