@@ -31,7 +31,7 @@
 // A session starts no process, with three exceptions: Options.Command, commands of the script's system() if they are
 // allowed, and resolving names of user-space functions. Files of traced programs are not trusted, so they are parsed in
 // a process without privileges: it runs this program again (/proc/self/exe), but never gets past an init function of
-// this package's dependencies. On hosts that do not execute files in memory, the process of Options.Command begins in
+// this package's dependencies. Options.NoHelper does without it, at a price. On hosts that do not execute files in memory, the process of Options.Command begins in
 // the same way.
 //
 // # Compatibility

@@ -81,6 +81,12 @@ type Options struct {
 	DropEvents bool
 	// NoWarnings suppresses all warnings, including the script's warnf().
 	NoWarnings bool
+	// NoHelper makes the session start no process to parse files (see Processes in the package comment). This process
+	// then parses those that attach points of the script name (uprobe, uretprobe, usdt). It does so with all its
+	// privileges, and without limits of time and memory: a hostile file can use up both, although errors in
+	// parsing stay errors of Load. Files that traced processes choose are not parsed at all: usym and
+	// ustack print addresses in place of names.
+	NoHelper bool
 	// Process, if it is not nil, is what the session may do to the whole process.
 	Process *Process
 }

@@ -38,6 +38,7 @@ type Run struct {
 
 	DropEvents bool
 	NoWarnings bool
+	NoHelper   bool
 	Process    *Process
 }
 

@@ -21,8 +21,9 @@ type names struct {
 	probes map[int]string // attach points by number (sites.Expansion)
 	maps   *mapTable      // has the frames of stacks
 	warn   func(text string)
-	// demangle is how C++ symbols are shown (the config cpp_demangle).
+	// demangle is how C++ symbols are shown (the config cpp_demangle), and helper what reads the files of processes.
 	demangle bool
+	helper   symbols.Helper
 
 	// table is created before events are read if the script prints symbols; mu is held during symbol lookups.
 	table   *symbols.Table
@@ -79,6 +80,7 @@ func (n *names) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
 func (n *names) symbols() *symbols.Table {
 	if n.table == nil {
 		n.table = symbols.New(n.demangle)
+		n.table.SetHelper(n.helper)
 		n.table.Referenced, n.table.Warn = n.maps.referenced, n.warn
 	}
 	return n.table

@@ -183,7 +183,7 @@ func (s *session) prepare(o *object.Object) error {
 	s.expansion, err = sites.Expand(s.host, m, sites.Options{
 		PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Cgroup: len(s.opts.Cgroups) > 0,
 		Inside: s.targets.groups.inside, Unsafe: s.opts.Grants.Has(permit.ProbeAddress), Functions: s.opts.Functions,
-		Separate: s.opts.Budget > 0, Mode: s.opts.Mode,
+		Separate: s.opts.Budget > 0, NoHelper: s.opts.NoHelper, Mode: s.opts.Mode,
 	})
 	if err != nil {
 		return err

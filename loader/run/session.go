@@ -14,6 +14,7 @@ import (
 	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/run/tty"
+	"btc/loader/symbols"
 )
 
 // Session is a run in steps: Load, Attach, Serve, Finish, Close, in this order and on one
@@ -57,6 +58,9 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 func (s *session) connect() {
 	s.msg.script, s.msg.err, s.msg.muted, s.msg.paint = &s.manifest.Script, s.opts.Err, s.opts.NoWarnings, s.opts.PaintWarning
 	s.names.warn, s.names.demangle, s.names.cgroups.Container = s.msg.warn, s.manifest.Config.CppDemangle, s.names.container
+	if s.opts.NoHelper {
+		s.names.helper = symbols.None
+	}
 	s.targets.pids, s.targets.end, s.targets.warn = s.opts.PIDs, s.end, s.msg.warn
 	s.monitor.targets, s.reader.session = &s.targets, s
 }

@@ -34,6 +34,8 @@ type Options struct {
 	Functions string
 	// Separate means that clauses are not joined, because the cost of each counts.
 	Separate bool
+	// NoHelper means that this process parses the files that attach points name.
+	NoHelper bool
 	// Mode is "test" or "bench" to run those programs instead of attaching the others; "" otherwise.
 	Mode string
 
@@ -65,7 +67,7 @@ type Expansion struct {
 // Address returns the location of a symbol in the file of a match, see symbols.Files.
 func (e *Expansion) Address(m *resolve.Match, symbol string) (*symbols.Address, error) {
 	if e.files == nil { // not created by Expand
-		e.files = symbols.NewFiles(func(string) {})
+		e.files = symbols.NewFiles(symbols.Process, func(string) {})
 	}
 	file := m.File
 	if file == nil {
@@ -151,7 +153,11 @@ const maxAbsent = 20
 // attach point's position in the script, or several if attach points are missing.
 func Expand(h *host.Host, m *manifest.Manifest, opts Options) (_ *Expansion, err error) {
 	x := &expander{host: h, opts: opts}
-	x.files = symbols.NewFiles(func(text string) { x.warnings = append(x.warnings, &diag.Error{Text: text}) })
+	helper := symbols.Process
+	if opts.NoHelper {
+		helper = symbols.Here
+	}
+	x.files = symbols.NewFiles(helper, func(text string) { x.warnings = append(x.warnings, &diag.Error{Text: text}) })
 	out := &Expansion{Probes: map[int]string{}, files: x.files}
 	defer func() {
 		if err != nil {

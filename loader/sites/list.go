@@ -21,7 +21,7 @@ import (
 // A kind that cannot be listed here is an error only if the pattern names it.
 func List(h *host.Host, pattern string, opts Options) ([]string, error) {
 	opts.Unsafe = true // include symbols of size 0
-	x := &expander{host: h, opts: opts, files: symbols.NewFiles(func(string) {})}
+	x := &expander{host: h, opts: opts, files: symbols.NewFiles(symbols.Process, func(string) {})}
 	defer x.files.Close()
 	defer x.files.Release("")
 	kind, rest, named := strings.Cut(pattern, ":")

@@ -19,15 +19,17 @@ import (
 )
 
 // Files answers queries about the ELF files that attach points name. The files are not trusted: a file is opened
-// here, but parsed by the parser process, which has no privileges and limited memory and time.
+// here, but parsed by the parser process, which has no privileges and limited memory and time (unless NewFiles says
+// otherwise).
 type Files struct {
 	parser parser
 	opened map[string]*os.File
 }
 
-// NewFiles starts nothing; the first query starts the parser process. warn receives warnings to show.
-func NewFiles(warn func(string)) *Files {
-	return &Files{parser{warn: warn, patience: 15}, map[string]*os.File{}}
+// NewFiles starts nothing; the first query starts the parser process, if that is the helper. warn receives warnings to
+// show.
+func NewFiles(helper Helper, warn func(string)) *Files {
+	return &Files{parser{warn: warn, patience: 15, helper: helper}, map[string]*os.File{}}
 }
 
 // Close ends the parser process. The opened files stay open. It may be called on nil.

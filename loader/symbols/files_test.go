@@ -65,9 +65,20 @@ func codeFile(t *testing.T, names []byte, symbols ...elf.Sym64) string {
 }
 
 func TestFunctionsOfAFile(t *testing.T) {
+	for _, helper := range []Helper{Process, Here} {
+		testFunctionsOfAFile(t, helper)
+	}
+}
+
+func testFunctionsOfAFile(t *testing.T, helper Helper) {
 	path := codeFile(t, []byte("outer\x00inner\x00other\x00"), elf.Sym64{Name: 1, Value: 0x100, Size: 0x100}, elf.Sym64{Name: 7, Value: 0x180, Size: 0x20}, elf.Sym64{Name: 13, Value: 0x300})
-	f := NewFiles(func(text string) { t.Error(text) })
+	f := NewFiles(helper, func(text string) { t.Error(text) })
 	defer f.Close()
+	defer func() {
+		if started := f.parser.proc != nil; started != (helper == Process) {
+			t.Errorf("helper %d: a process was started: %v", helper, started)
+		}
+	}()
 	for _, c := range []struct {
 		q    Question
 		want string
@@ -107,6 +118,12 @@ func TestFunctionsOfAFile(t *testing.T) {
 
 // TestHostileFiles checks that reading a malicious file is an error, and that the next file is read.
 func TestHostileFiles(t *testing.T) {
+	for _, helper := range []Helper{Process, Here} {
+		testHostileFiles(t, helper)
+	}
+}
+
+func testHostileFiles(t *testing.T, helper Helper) {
 	good := codeFile(t, []byte("f\x00"), elf.Sym64{Name: 1, Value: 0x100, Size: 8})
 	many := make([]elf.Sym64, 100_000) // 1.6 GB of names
 	for i := range many {
@@ -125,7 +142,7 @@ func TestHostileFiles(t *testing.T) {
 	if err := os.WriteFile(text, []byte(strings.Repeat("no program", 10)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := NewFiles(func(string) {})
+	f := NewFiles(helper, func(string) {})
 	defer f.Close()
 	for _, c := range []struct {
 		name, path string

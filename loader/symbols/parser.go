@@ -26,7 +26,25 @@ type parser struct {
 	used  time.Duration // by all requests: CPU time, and the time in which a file did not respond
 	// patience multiplies the time limits of a request; 0: 1.
 	patience int
+	helper   Helper
 }
+
+// Helper is where files are parsed.
+type Helper int
+
+// Without a process of its own, parsing has no limits of time and memory; what a file can make it do is bounded only by
+// the size of the results.
+const (
+	Process Helper = iota // in the parser process
+	Here                  // in this process
+	None                  // nowhere: each request fails
+)
+
+// SetHelper sets what parses the files of processes, before the first lookup.
+func (t *Table) SetHelper(h Helper) { t.parser.helper = h }
+
+// errNoHelper is the error of a request with None.
+var errNoHelper = errors.New("files of processes are not read without the process that reads them")
 
 // parserName is argv[0] of this program when it is the parser process.
 const parserName = "btrun-symbols"
@@ -49,6 +67,12 @@ const maxTries = 4
 
 // call sends a request and waits for the response.
 func (p *parser) call(r *request) (*reply, error) {
+	switch p.helper {
+	case Here:
+		return r.answer(), nil
+	case None:
+		return nil, errNoHelper
+	}
 	if p.fails >= maxParseFails {
 		if time.Since(p.last) < failPause {
 			return nil, errParserOff
