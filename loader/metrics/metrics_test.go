@@ -79,7 +79,7 @@ func TestNames(t *testing.T) {
 		{"reads", []manifest.Map{{Name: "events", Shape: "count"}, count("@a", "")}, []string{"btc_reads_a"}}, // not one of the script's
 		{"my-script 2", []manifest.Map{count("@a", "")}, []string{"btc_my_script_2_a"}},
 		{"2", []manifest.Map{count("@3", "")}, []string{"btc__2__3"}},
-		{"", []manifest.Map{count("@Az_09", "")}, []string{"btc___Az_09"}},
+		{"", []manifest.Map{count("@AZaz_09", "")}, []string{"btc___AZaz_09"}},
 		{"é", []manifest.Map{count("@a", "")}, []string{"btc___a"}},
 		{"o", []manifest.Map{gauge("@a", "seconds"), gauge("@b_seconds", "seconds")}, []string{"btc_o_a_seconds", "btc_o_b_seconds"}},
 		// The suffix of a counter is written by the exporter.
