@@ -76,7 +76,7 @@ var exactKinds = map[string]bool{"int": true, "ptr": true, "string": true, "mac"
 func (w *wanted) lineBytes(m *manifest.Manifest) uint64 {
 	n := uint64(64)
 	for _, l := range w.parts {
-		n += partBytes(m, l)
+		n = add(n, partBytes(m, l))
 	}
 	switch w.Shape {
 	case "hist", "lhist":
@@ -84,7 +84,7 @@ func (w *wanted) lineBytes(m *manifest.Manifest) uint64 {
 	case "tseries":
 		n += 160 * uint64(w.Intervals)
 	case "plain":
-		n += partBytes(m, w.Value)
+		n = add(n, partBytes(m, w.Value))
 	}
 	return n
 }
@@ -97,10 +97,10 @@ func partBytes(m *manifest.Manifest, l *manifest.Layout) uint64 {
 		n += 1024 * uint64(x.Depth)
 	}
 	for i := range l.Fields {
-		n += uint64(len(l.Fields[i].Name)) + partBytes(m, &l.Fields[i].Layout)
+		n = add(n, add(uint64(len(l.Fields[i].Name)), partBytes(m, &l.Fields[i].Layout)))
 	}
 	if l.Elem != nil {
-		n += multiply(uint64(max(l.Count, 0)), partBytes(m, l.Elem))
+		n = add(n, multiply(uint64(max(l.Count, 0)), partBytes(m, l.Elem)))
 	}
 	return n
 }

@@ -3,8 +3,11 @@
 package bpfmap
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/bits"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -184,5 +187,117 @@ func TestEmpty(t *testing.T) {
 	_, raw := open(t, ebpf.Hash, 10)
 	if all, err := raw.Drain(); err != nil || len(all) != 0 {
 		t.Errorf("Entries = %v, %v", all, err)
+	}
+}
+
+// TestErrors checks that errors of the kernel are returned, and which ones are not errors: a missing element, an
+// existing one, a full map.
+func TestErrors(t *testing.T) {
+	closed := &Map{FD: -1, KeySize: 4, ValueSize: 8, MaxEntries: 4}
+	key := make([]byte, 4)
+	_, _, lookup := closed.Lookup(key)
+	_, insert := closed.InsertZero(key)
+	_, all := closed.All()
+	_, drain := closed.Drain()
+	_, keys := closed.Keys()
+	for what, err := range map[string]error{
+		"map lookup": lookup, "map update": closed.Zero(key), "map update ": insert, "map update  ": closed.Set(key, make([]byte, 8)), "map delete": closed.Delete(key),
+		"reading a map": all, "reading a map ": drain, "map walk": keys, "map walk ": closed.oneByOne(false, nil),
+	} {
+		if want := strings.TrimSpace(what) + ": "; !errors.Is(err, unix.EBADF) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	m, raw := open(t, ebpf.Hash, 2)
+	fill(t, m, 2, false)
+	missing := binary.NativeEndian.AppendUint32(nil, 9)
+	if err := raw.Zero(missing); err != nil {
+		t.Errorf("zero a missing element: %v", err)
+	}
+	if err := raw.Delete(missing); err != nil {
+		t.Errorf("delete a missing element: %v", err)
+	}
+	if err := raw.Set(missing, make([]byte, 8)); !errors.Is(err, unix.E2BIG) {
+		t.Errorf("set in a full map: %v", err)
+	}
+	if all, err := raw.All(); err != nil || len(all) != 2 {
+		t.Errorf("%d elements, %v", len(all), err)
+	}
+}
+
+// TestSetAndDelete checks that single elements are written and removed, and values of the wrong size refused.
+func TestSetAndDelete(t *testing.T) {
+	m, raw := open(t, ebpf.Hash, 10)
+	fill(t, m, 3, false)
+	key, value := binary.NativeEndian.AppendUint32(nil, 1), binary.NativeEndian.AppendUint64(nil, 77)
+	if err := raw.Set(key, value); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok, err := raw.Lookup(key); !ok || err != nil || len(e.Values) != 1 || binary.NativeEndian.Uint64(e.Values[0]) != 77 {
+		t.Errorf("%v, %v, %v", e, ok, err)
+	}
+	if err := raw.Delete(key); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := raw.Lookup(key); ok || err != nil {
+		t.Errorf("after the deletion: %v, %v", ok, err)
+	}
+	for _, c := range []struct {
+		perCPU bool
+		size   int
+	}{{false, 4}, {true, 8}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("per CPU %v, %d bytes: no panic", c.perCPU, c.size)
+				}
+			}()
+			(&Map{FD: raw.FD, KeySize: 4, ValueSize: 8, PerCPU: c.perCPU}).Set(key, make([]byte, c.size))
+		}()
+	}
+}
+
+// TestSmallValues checks that values of several CPUs, which the kernel pads to 8 bytes, have the map's size.
+func TestSmallValues(t *testing.T) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 3, MaxEntries: 2})
+	if err != nil {
+		t.Skip("skipped: cannot make BPF maps here: ", err)
+	}
+	defer m.Close()
+	cpus := ebpf.MustPossibleCPU()
+	values := make([][]byte, cpus)
+	for i := range values {
+		values[i] = []byte{1, byte(i), 3}
+	}
+	if err := m.Put(uint32(1), values); err != nil {
+		t.Fatal(err)
+	}
+	raw := &Map{FD: m.FD(), KeySize: 4, ValueSize: 3, MaxEntries: 2, PerCPU: true, CPUs: cpus}
+	check := func(what string, all []Entry, err error) {
+		if err != nil || len(all) != 2 || len(all[1].Values) != cpus {
+			t.Fatalf("%s: %v, %v", what, all, err)
+		}
+		for i, v := range all[1].Values {
+			if !bytes.Equal(v, values[i]) {
+				t.Errorf("%s: CPU %d: %v, want %v", what, i, v, values[i])
+			}
+		}
+	}
+	all, err := raw.All()
+	check("batches", all, err)
+	check("one by one", walk(t, raw, false), nil)
+}
+
+// TestWithoutBatches checks that a map whose type has no batches is read key by key.
+func TestWithoutBatches(t *testing.T) {
+	const stackTrace = ebpf.StackTrace // no batches: EOPNOTSUPP
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: stackTrace, KeySize: 4, ValueSize: 8, MaxEntries: 4})
+	if err != nil {
+		t.Skip("skipped: cannot make BPF maps here: ", err)
+	}
+	defer m.Close()
+	raw := &Map{FD: m.FD(), KeySize: 4, ValueSize: 8, MaxEntries: 4}
+	if all, err := raw.All(); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
 	}
 }
