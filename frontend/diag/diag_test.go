@@ -187,3 +187,66 @@ func TestPosition(t *testing.T) {
 		t.Errorf("rune offsets %v", got)
 	}
 }
+
+// TestLibrary checks that a warning in a macro of the standard library is reported at the call, and dropped if it is
+// about the macro's style; errors keep their position, and the calls that led to it.
+func TestLibrary(t *testing.T) {
+	user := NewSource("a.bt", "begin { strftime2(1); }\n")
+	library := NewSource("stdlib/base.bt", "macro strftime2(x) { (int64)x; }\n")
+	library.Library = true
+	call := user.Span(8, 20)
+	inner := library.ExpandedAt(call)
+	nested := library.ExpandedAt(inner.Span(6, 18)) // a macro of the library that calls another
+	for _, c := range []struct {
+		what string
+		code Code
+		at   Span
+		want string
+	}{
+		{"style", NeedlessCast, inner.Span(21, 30), ""},
+		{"style in the script", NeedlessCast, user.Span(8, 20), "a.bt:1:9: warning[W0209]: m"},
+		{"style in a macro of the script", NeedlessCast, user.ExpandedAt(call).Span(0, 5), "a.bt:1:1: warning[W0209]: m"},
+		{"values", ImplicitCast, inner.Span(21, 30), "a.bt:1:9: warning[W0201]: in strftime2(): m"},
+		{"values, two macros deep", ImplicitCast, nested.Span(21, 30), "a.bt:1:9: warning[W0201]: in strftime2(): m"},
+		{"library itself", ImplicitCast, library.Span(21, 30), "stdlib/base.bt:1:22: warning[W0201]: m"},
+		{"error", Syntax, inner.Span(21, 30), "stdlib/base.bt:1:22: error[E0101]: m"},
+	} {
+		var l List
+		d := l.Add(c.code, c.at, "m")
+		l.Add(c.code, c.at, "m") // not twice
+		if c.want == "" {
+			if l.Len() != 0 {
+				t.Errorf("%s: %v, want nothing", c.what, l.Sorted()[0])
+			}
+			continue
+		}
+		if l.Len() != 1 || l.Sorted()[0].Error() != c.want {
+			t.Errorf("%s: %d, %v, want %s", c.what, l.Len(), d, c.want)
+		}
+		if c.what == "error" && (len(d.Expanded) != 1 || d.Expanded[0] != call) {
+			t.Errorf("%s: expanded from %v", c.what, d.Expanded)
+		}
+	}
+}
+
+// TestSorted checks the order of diagnostics: by file, start and end, those without a position first, others as found.
+func TestSorted(t *testing.T) {
+	a, b := NewSource("a", "0123456789"), NewSource("b", "0123456789")
+	var l List
+	for _, s := range []Span{b.Span(0, 1), a.Span(5, 6), a.Span(2, 9), {}, a.Span(2, 3)} {
+		l.Add(Syntax, s, "m")
+	}
+	l.Add(Syntax, a.Span(2, 3), "later")
+	var other List
+	other.Merge(&l)
+	other.Merge(&l) // duplicates
+	var got []string
+	for _, d := range other.Sorted() {
+		got = append(got, d.Error())
+	}
+	// Equal text at one position is one diagnostic, whatever its end.
+	want := []string{"error[E0101]: m", "a:1:3: error[E0101]: later", "a:1:3: error[E0101]: m", "a:1:6: error[E0101]: m", "b:1:1: error[E0101]: m"}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("%q", got)
+	}
+}

@@ -61,3 +61,45 @@ func TestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbers checks figures of each architecture that the kernel's headers define.
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		audit              uint32 // AUDIT_ARCH_... (linux/audit.h)
+		regs, args         int    // sizeof(struct pt_regs) or user_pt_regs, integer arguments in registers
+		arg0, result, ip   int    // offsets
+		pastProbe, insn    int64
+		fentry             [2]int
+		bigArg, wholeArg   bool
+		syscallArg, number int // offsets of a system call's first argument and number
+	}{
+		{"x86_64", 0xc000003e, 168, 6, 112, 80, 128, 1, 0, [2]int{}, false, false, 112, 120},
+		{"aarch64", 0xc00000b7, 272, 8, 0, 0, 256, 0, 4, [2]int{6, 4}, true, true, 272, 280},
+		{"riscv64", 0xc00000f3, 256, 8, 80, 80, 0, 0, 0, [2]int{6, 8}, true, false, 0, 0},
+	} {
+		a := ByName(c.name)
+		if a == nil {
+			t.Fatalf("no %s", c.name)
+		}
+		if got := a.AuditArch(); got != c.audit {
+			t.Errorf("%s: audit number %#x, want %#x", c.name, got, c.audit)
+		}
+		if a.RegsSize != c.regs || len(a.Args) != c.args || a.Args[0].Offset != c.arg0 || a.Result.Offset != c.result || a.IP.Offset != c.ip {
+			t.Errorf("%s: %d bytes, %d arguments from %d, result at %d, IP at %d", c.name, a.RegsSize, len(a.Args), a.Args[0].Offset, a.Result.Offset, a.IP.Offset)
+		}
+		if a.PastProbe != c.pastProbe || int64(a.InsnSize) != c.insn || a.FentrySince != c.fentry || a.BigArg != c.bigArg || a.WholeArg != c.wholeArg {
+			t.Errorf("%s: %d past the probe, instructions of %d, fentry since %v, %v, %v", c.name, a.PastProbe, a.InsnSize, a.FentrySince, a.BigArg, a.WholeArg)
+		}
+		var calls SyscallRegs
+		if a.SyscallRegs != nil {
+			calls = *a.SyscallRegs
+		}
+		if int(calls.Args[0]) != c.syscallArg || int(calls.Nr) != c.number {
+			t.Errorf("%s: system calls: %+v", c.name, calls)
+		}
+	}
+	if ByName("vax") != nil || ByMachine(0) != nil {
+		t.Error("found an architecture that does not exist")
+	}
+}
