@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -245,7 +246,7 @@ func (v *fanView) print(h fan.Host, text []byte) {
 	}
 }
 
-// end writes the buffered lines.
+// end writes the buffered lines, in the order of the hosts' names, and how many hosts sent each message.
 func (v *fanView) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -255,11 +256,11 @@ func (v *fanView) end() {
 	}
 	v.erase()
 	v.ticker = nil
-	for host, part := range v.parts {
-		fmt.Fprintf(v.out, "%s: %s\n", host, part)
+	for _, host := range slices.Sorted(maps.Keys(v.parts)) {
+		fmt.Fprintf(v.out, "%s: %s\n", host, v.parts[host])
 	}
-	for line, n := range v.messages {
-		if n > 1 {
+	for _, line := range slices.Sorted(maps.Keys(v.messages)) {
+		if n := v.messages[line]; n > 1 {
 			fmt.Fprintf(v.err, "btc: %s and %d other hosts: %s\n", v.first[line], n-1, line)
 		}
 	}
