@@ -4,8 +4,11 @@ package resolve
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"btc/internal/arch"
 	"btc/internal/manifest"
@@ -246,5 +249,128 @@ func TestParameterInPoint(t *testing.T) {
 	var u *Unknown
 	if _, err := One(fake{}, &p); !errors.As(err, &u) {
 		t.Error(err)
+	}
+}
+
+// TestPlans checks all of the plan of an attach point of each kind.
+func TestPlans(t *testing.T) {
+	for _, c := range []struct {
+		p    manifest.Program
+		want Plan
+	}{
+		{manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:m:g+4", Target: "m", Name: "g", Offset: 4}}, Plan{Matches: []Match{{Text: "kprobe:m:g+4", Group: "m", Name: "g", Offset: 4}}}},
+		{manifest.Program{Kind: "kretprobe", Attach: manifest.Attach{Text: "kretprobe:m:h*", Target: "m", Name: "h*"}}, Plan{Matches: []Match{{Text: "kretprobe:m:h", Group: "m", Name: "h", Several: true}}}}, // one: no multi link
+		{manifest.Program{Kind: "kprobe", Attach: manifest.Attach{Text: "kprobe:m:*", Target: "m", Name: "*"}}, Plan{Strategy: Multi, AttachType: ebpf.AttachTraceKprobeMulti, Matches: []Match{{Text: "kprobe:m:g", Group: "m", Name: "g"}, {Text: "kprobe:m:h", Group: "m", Name: "h", Several: true}}}},
+		{manifest.Program{Kind: "fexit", Attach: manifest.Attach{Text: "fexit:*", Name: "*"}}, Plan{Strategy: PerMatch, Matches: []Match{{Text: "fexit:vmlinux:f", Group: "vmlinux", Name: "f"}, {Text: "fexit:vmlinux:g", Group: "vmlinux", Name: "g"}, {Text: "fexit:m:h", Group: "m", Name: "h"}}}},
+		{manifest.Program{Kind: "tracepoint", Attach: manifest.Attach{Text: "tracepoint:irq:irq_handler_entry", Target: "irq", Name: "irq_handler_entry"}}, Plan{Matches: []Match{{Text: "tracepoint:irq:irq_handler_entry", Group: "irq", Name: "irq_handler_entry"}}}},
+		{manifest.Program{Kind: "software", Attach: manifest.Attach{Text: "software:page-faults:9", Name: "page-faults"}}, Plan{Matches: []Match{{Text: "software:page-faults:9", Name: "page-faults"}}}},
+		{manifest.Program{Kind: "profile", Attach: manifest.Attach{Text: "profile:hz:9", Addr: 7}}, Plan{Matches: []Match{{Text: "profile:hz:9", Offset: 7}}}},
+		{manifest.Program{Kind: "begin", Attach: manifest.Attach{Text: "begin"}}, Plan{Strategy: Virtual, Matches: []Match{{Text: "begin"}}}},
+	} {
+		got, err := One(fake{}, &c.p)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v, want %+v", c.p.Attach.Text, got, err, c.want)
+		}
+	}
+}
+
+// TestWithoutAttachPoint checks the errors for attach points that a kernel does not have.
+func TestWithoutAttachPoint(t *testing.T) {
+	for point, want := range map[string]string{
+		"software:nonsense":          "No matches for software nonsense.",
+		"hardware:nonsense":          "No matches for hardware nonsense.",
+		"hardware:cache-misses":      "a file", // depends on the processor
+		"tracepoint:ftrace:function": "No matches for tracepoint ftrace:function.",
+		"iter:bpf_map_elem":          "No matches for iter bpf_map_elem. It visits the elements of one map, which a script cannot name.",
+		"uprobe:/bin/x:f":            "a file",
+		"fentry:bpf:p":               "No matches for fentry bpf:p.",
+	} {
+		p := program(0, point, "")
+		if point == "fentry:bpf:p" {
+			p.Attach.Target = "bpf:7"
+			want = "a file"
+		}
+		if _, err := One(fake{}, &p); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", point, err, want)
+		}
+	}
+	for what, pattern := range map[string]bool{"x": false, "x*": true, "sched:*a": true} {
+		var gone *Missing
+		if err := NoMatch("kprobe", what); !errors.As(err, &gone) || gone.Pattern != pattern || !IsMissing(err) {
+			t.Errorf("%s: %+v", what, err)
+		}
+	}
+	if IsMissing(&Unknown{}) || IsMissing(nil) || (&Missing{}).notes() != nil || (&Missing{Why: "because"}).notes()[0] != "because" {
+		t.Error("wrong kinds of errors")
+	}
+}
+
+// TestNumPrograms checks how many BPF programs a plan loads, and how many probes it counts as.
+func TestNumPrograms(t *testing.T) {
+	matches := []Match{{PID: 1}, {PID: 1}, {PID: 2, More: true}}
+	ids := &manifest.Program{UsesID: true}
+	for _, c := range []struct {
+		what             string
+		p                Plan
+		programs, probes int
+	}{
+		{"one for all", Plan{Prog: &manifest.Program{}, Matches: []Match{{}, {}}}, 1, 2},
+		{"one for each match", Plan{Prog: &manifest.Program{}, Matches: matches, Strategy: PerMatch}, 3, 2},
+		{"one for each number", Plan{Prog: ids, Matches: matches}, 3, 2},
+		{"number from the link", Plan{Prog: ids, Matches: []Match{{}, {}}, Strategy: Multi}, 1, 2},
+		{"one for each process", Plan{Prog: &manifest.Program{}, Matches: matches}, 2, 2},
+		{"none", Plan{Prog: &manifest.Program{}}, 1, 0},
+		{"a clause that uses numbers is joined", Plan{Prog: &manifest.Program{}, Matches: matches, Joined: []Plan{{Prog: ids}}}, 3, 4},
+		{"a clause is joined", Plan{Prog: &manifest.Program{}, Matches: []Match{{}, {}}, Joined: []Plan{{Prog: &manifest.Program{}}, {Prog: &manifest.Program{}}}}, 1, 6},
+		{"two locations of one probe", Plan{Prog: &manifest.Program{}, Matches: []Match{{}, {More: true}}}, 1, 1},
+	} {
+		if got := c.p.NumPrograms(); got != c.programs {
+			t.Errorf("%s: %d programs, want %d", c.what, got, c.programs)
+		}
+		if got := c.p.Probes(len(c.p.Matches)); got != c.probes {
+			t.Errorf("%s: %d probes, want %d", c.what, got, c.probes)
+		}
+	}
+	only := Plan{Matches: []Match{{More: true}}}
+	if got := only.Probes(1); got != 1 {
+		t.Errorf("the only location: %d probes, want 1", got)
+	}
+}
+
+// TestLimitsAreInclusive checks that as many sites and programs as the limit are accepted, and what is wrong values of it.
+func TestLimitsAreInclusive(t *testing.T) {
+	m := &manifest.Manifest{Programs: []manifest.Program{program(0, "kprobe:*", ""), program(0, "kprobe:f", "")}} // 5 sites, 2 programs
+	all := func(string) bool { return true }
+	for _, c := range []struct {
+		key, value string
+		over       bool
+	}{
+		{"max_probes", "5", false}, {"max_probes", "4", true}, {"max_bpf_progs", "2", false}, {"max_bpf_progs", "1", true},
+		{"max_probes", "x", false}, {"max_probes", "0", false}, {"max_probes", "-1", false},
+	} {
+		m.Config.Other = map[string]string{c.key: c.value}
+		if r := All(fake{}, m, all); (r.Limit != nil) != c.over {
+			t.Errorf("%s=%s: %v", c.key, c.value, r.Limit)
+		}
+	}
+}
+
+func TestExcluded(t *testing.T) {
+	for name, want := range map[string]bool{
+		"arch_cpu_idle": true, "default_idle": true, "bpf_dispatcher_xdp_func": true, "rcu_read": true, "__pfx_f": true, "__cfi_f": true,
+		"__ftrace_invalid_address___9": true, "vfs_read": false, "rcu": false, "my_rcu_x": false,
+	} {
+		if got := Excluded(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestPinPath(t *testing.T) {
+	for _, c := range [][3]string{{"iter", "", ""}, {"iter", "/sys/fs/bpf/x", "/sys/fs/bpf/x"}, {"iter", "x/y", "/sys/fs/bpf/x/y"}, {"kprobe", "/x", ""}} {
+		p := manifest.Program{Kind: c[0], Attach: manifest.Attach{Target: c[1]}}
+		if got := PinPath(&p); got != c[2] {
+			t.Errorf("%s:%s: %q, want %q", c[0], c[1], got, c[2])
+		}
 	}
 }

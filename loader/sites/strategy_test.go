@@ -3,10 +3,14 @@
 package sites
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"btc/internal/manifest"
 	"btc/loader/resolve"
+	"btc/loader/rewrite"
 )
 
 // TestWorthSharing checks that the kernel's tracepoint is used for programs that cannot use a record as
@@ -88,6 +92,86 @@ func TestDynamicEvents(t *testing.T) {
 	for _, want := range []string{"mine/sched_switch", "k/ret", "synthetic/lat", "events/user_e"} {
 		if !got[want] {
 			t.Errorf("%s not found in %v", want, got)
+		}
+	}
+}
+
+// TestEventGroups checks that an event whose name another group has, or that a user made, is not the only one.
+func TestEventGroups(t *testing.T) {
+	dir := t.TempDir()
+	for _, event := range []string{"sched/sched_switch", "mine/sched_switch", "irq/irq_entry", "kprobes/vfs_read"} {
+		if err := os.MkdirAll(dir+"/events/"+event, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := eventGroups{read: true, dir: dir, names: []string{"sched", "mine", "irq", "kprobes"}, dynamic: dynamicEvents("p:kprobes/vfs_read vfs_read\n")}
+	for _, c := range []struct {
+		group, event string
+		want         bool
+	}{{"irq", "irq_entry", true}, {"sched", "sched_switch", false}, {"kprobes", "vfs_read", false}, {"irq", "nonexistent", true}} {
+		if got := g.only(c.group, c.event); got != c.want {
+			t.Errorf("%s:%s: %v", c.group, c.event, got)
+		}
+	}
+	if none := (&eventGroups{read: true}); none.only("irq", "irq_entry") {
+		t.Error("without tracefs an event is the only one")
+	}
+}
+
+// TestSplitBorder checks the largest number of a system call that has a slot.
+func TestSplitBorder(t *testing.T) {
+	for nr, want := range map[int]resolve.Strategy{0: resolve.SharedRaw, rewrite.SyscallSlots - 1: resolve.SharedRaw, rewrite.SyscallSlots: resolve.Single} {
+		plans := splitCalls([]resolve.Plan{{Prog: &manifest.Program{Kind: "tracepoint"}, Matches: []resolve.Match{{Group: "syscalls", Name: "sys_exit_x"}}}}, "sys_exit", map[string]int{"x": nr})
+		if len(plans) != 1 || plans[0].Strategy != want {
+			t.Errorf("number %d: %+v", nr, plans)
+		}
+	}
+	raw := resolve.Plan{Prog: &manifest.Program{Kind: "tracepoint"}, Strategy: resolve.Raw, Matches: []resolve.Match{{Group: "syscalls", Name: "sys_exit_x"}}}
+	if plans := splitCalls([]resolve.Plan{raw}, "sys_exit", map[string]int{"x": 1}); len(plans) != 1 || plans[0].Strategy != resolve.Raw {
+		t.Errorf("a plan with another strategy: %+v", plans)
+	}
+}
+
+// TestPreferRaw checks that either all programs of a tracepoint run from its raw tracepoint or none.
+func TestPreferRaw(t *testing.T) {
+	h := look(t)
+	if !h.GuardsRawTracepoints() {
+		t.Skip("skipped: this kernel does not guard raw tracepoints")
+	}
+	needTracepoints(t)
+	rawCode, keeps := &manifest.Code{Raw: true}, &manifest.Code{}
+	plan := func(code *manifest.Code, matches ...resolve.Match) resolve.Plan {
+		return resolve.Plan{Prog: &manifest.Program{Kind: "tracepoint", Code: code}, Matches: matches}
+	}
+	sw, wake := resolve.Match{Group: "sched", Name: "sched_switch"}, resolve.Match{Group: "sched", Name: "sched_wakeup"}
+	call := resolve.Match{Group: "syscalls", Name: "sys_enter_read"}
+	describe := func(plans []resolve.Plan) string {
+		var b strings.Builder
+		for _, p := range plans {
+			fmt.Fprintf(&b, "%d:", p.Strategy)
+			for _, m := range p.Matches {
+				b.WriteString(" " + m.Name)
+			}
+			b.WriteString("; ")
+		}
+		return b.String()
+	}
+	one, raw := fmt.Sprintf("%d:", resolve.Single), fmt.Sprintf("%d:", resolve.Raw)
+	for _, c := range []struct {
+		what  string
+		plans []resolve.Plan
+		want  string
+	}{
+		{"raw", []resolve.Plan{plan(rawCode, sw, wake)}, raw + " sched_switch sched_wakeup; "},
+		{"keeps its own", []resolve.Plan{plan(keeps, sw)}, one + " sched_switch; "},
+		{"an older object", []resolve.Plan{plan(nil, sw)}, one + " sched_switch; "},
+		{"one of two keeps", []resolve.Plan{plan(rawCode, sw), plan(keeps, sw)}, one + " sched_switch; " + one + " sched_switch; "},
+		{"of two sites one", []resolve.Plan{plan(rawCode, sw, wake), plan(keeps, sw)}, raw + " sched_wakeup; " + one + " sched_switch; " + one + " sched_switch; "},
+		{"system calls have none", []resolve.Plan{plan(rawCode, call, wake)}, raw + " sched_wakeup; " + one + " sys_enter_read; "},
+		{"another strategy", []resolve.Plan{plan(rawCode, sw), {Prog: &manifest.Program{Kind: "tracepoint"}, Strategy: resolve.SharedRaw, Matches: []resolve.Match{call}}}, raw + " sched_switch; " + fmt.Sprintf("%d:", resolve.SharedRaw) + " sys_enter_read; "},
+	} {
+		if got := describe(preferRaw(c.plans, h)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
 }
