@@ -4,9 +4,11 @@
 // bpftrace print for each of them must be the same, and so must be which of them are refused.
 //
 //	go test ./tests/random                          200 statements
-//	go test ./tests/random -statements 40000 -timeout 0      as many as one likes
+//	go test ./tests/random -v -statements 40000 -timeout 0   as many as one likes
 //	go test ./tests/random -statements 50 -seed 7            the statements of one seed
 //	go test ./tests/random -file x.txt              the statements of a file, one a line
+//
+// With -v, differences are printed when they are found, and the counts each half minute.
 package random
 
 import (
