@@ -155,22 +155,32 @@ func loneParam(call *ast.Call) (*ast.Positional, bool) {
 	return p, ok
 }
 
-// macaddr checks macaddr(a): 6 bytes of a field or array, or at an address.
+// macaddr checks macaddr(a): the first 6 bytes of an array, string or buffer, or those at an address.
 func (b *body) macaddr(c *callSite) {
 	t := b.value(c.args[0])
 	c.Args = c.args
-	loc := b.out.Expr(c.args[0]).Location
+	size, literal := t.Size, b.isLiteralString(c.args[0])
+	if loc := b.out.Expr(c.args[0]).Location; loc != nil && loc.Chars > 0 {
+		size = loc.Chars
+	}
+	if call, ok := ast.Unparen(c.args[0]).(*ast.Call); ok && call.Func.Text == "str" {
+		_, param := loneParam(call)
+		literal = literal || param
+	}
+	fail := func(format string, args ...any) {
+		b.fail(diag.BadArguments, c.args[0], format, args...)
+		c.e.Type = types.TInvalid
+	}
+	bytes := t.Kind == types.String || t.Kind == types.Buffer || t.Kind == types.Array && t.Elem.IsInteger()
 	switch {
 	case invalid(t):
 		c.e.Type = types.TInvalid
-	case t.Kind == types.String && loc != nil && (t.Size >= 6 || loc.Chars == 6): // bytes of a C struct
-	case t.Kind == types.Array && t.Elem.IsInteger() && t.Size >= 6: // the first six bytes
-	case t.Kind == types.Array && t.Elem.IsInteger():
-		b.fail(diag.BadArguments, c.args[0], "macaddr() argument must be at least 6 bytes in size")
-		c.e.Type = types.TInvalid
 	case t.Kind == types.Int, t.Kind == types.Pointer: // the address of the bytes
-	default:
-		b.fail(diag.BadArguments, c.args[0], "macaddr() only supports array or pointer arguments (%s provided)", t)
-		c.e.Type = types.TInvalid
+	case !bytes:
+		fail("macaddr() only supports array or pointer arguments (%s provided)", t)
+	case literal:
+		fail("macaddr() does not support literal string arguments")
+	case size < 6:
+		fail("macaddr() argument must be at least 6 bytes in size")
 	}
 }

@@ -124,6 +124,9 @@ func (f *fn) macaddr(_ ast.Expr, c *check.Call, dst *ir.Value) {
 	if t := f.body.Type(c.Args[0]); t.Kind == types.Int || t.Kind == types.Pointer {
 		f.Emit(ir.OpReadMem, ir.TVoid, dst, f.address(c.Args[0])).Imm = 6
 		return
+	} else if t.Kind == types.Buffer {
+		f.copy(dst, f.AddImm(f.addr(c.Args[0]), 4), 6) // after the length
+		return
 	}
 	f.bytesOf(c.Args[0], dst, 6)
 }

@@ -197,10 +197,10 @@ func (g *generator) int(depth int) string {
 	case 8, 9, 10:
 		return fmt.Sprintf("%s %s %s", sub(), g.pick("/", "%"), sub())
 	case 11, 12:
-		return fmt.Sprintf("%s ? %s : %s", g.condition(depth-1), sub(), sub())
+		return fmt.Sprintf("%s ? %s : %s", g.condition(depth-1), g.branch(depth-1), g.branch(depth-1))
 	case 13:
 		return g.one(
-			func() string { return fmt.Sprintf("%s ?: %s", sub(), sub()) },
+			func() string { return fmt.Sprintf("%s ?: %s", g.branch(depth-1), g.branch(depth-1)) },
 			func() string { return fmt.Sprintf("(%s, %s).%d", g.int(depth-1), g.int(depth-1), g.r.IntN(2)) },
 			func() string { return fmt.Sprintf("(a=%s, b=%s).%s", g.int(depth-1), g.int(depth-1), g.pick("a", "b")) },
 			func() string { return fmt.Sprintf("({ $z = %s; $z })", g.int(depth-1)) },
@@ -211,7 +211,7 @@ func (g *generator) int(depth int) string {
 				return fmt.Sprintf("({ $z = %s; %s })", g.int(depth-1), g.pick("$z++", "++$z", "$z--", "--$z"))
 			},
 			func() string {
-				return fmt.Sprintf("(if %s { %s } else { %s })", "("+g.condition(depth-1)+")", g.int(depth-1), g.int(depth-1))
+				return fmt.Sprintf("(if %s { %s } else { %s })", "("+g.condition(depth-1)+")", g.branch(depth-1), g.branch(depth-1))
 			},
 			func() string { return fmt.Sprintf("((%s[])%s)[0]", g.pick("int8", "uint8"), g.wide(depth-1)) },
 			func() string {
@@ -245,6 +245,16 @@ func (g *generator) operand(depth int) string {
 	s := g.int(depth)
 	if strings.ContainsAny(s, " -~!?") {
 		return "(" + s + ")"
+	}
+	return s
+}
+
+// branch returns an operand of ?: or a branch of an if. An assertion of bpftrace fails if one is - or ~ of an unsigned
+// number of less than 64 bits; to find each such statement takes ten runs.
+func (g *generator) branch(depth int) string {
+	s := g.operand(depth)
+	if strings.HasPrefix(s, "(-(u") || strings.HasPrefix(s, "(~(u") {
+		return "(int64)" + s
 	}
 	return s
 }
