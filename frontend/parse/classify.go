@@ -90,10 +90,10 @@ func startsStatement(prev int) bool {
 	return false
 }
 
-// isName reports whether a keyword is used as a field name: x.type, x->next, (for=1).
+// isName reports whether a keyword is used as the name of a field or struct: x.type, x->next, (for=1), struct return.
 func (c *classifier) isName(i, prev int) bool {
 	switch prev {
-	case parser.BtLexerDOT, parser.BtLexerARROW:
+	case parser.BtLexerDOT, parser.BtLexerARROW, parser.BtLexerSTRUCT, parser.BtLexerUNION, parser.BtLexerENUM:
 		return true
 	case parser.BtLexerREC_OPEN, parser.BtLexerCOMMA:
 		next, kind := c.kind(i+1), c.kind(i)

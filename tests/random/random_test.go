@@ -339,10 +339,10 @@ var differences = []struct {
 
 var negative = regexp.MustCompile(`-\d+`)
 
-// unsigned returns a text with negative numbers as unsigned 64-bit ones: the sign of a value that is computed from a
-// parameter is fixed when a script is compiled.
+// unsigned returns a text with negative numbers as unsigned 64-bit ones, and without the spaces that pad them: the sign of
+// a value that is computed from a parameter is fixed when a script is compiled.
 func unsigned(text string) string {
-	return negative.ReplaceAllStringFunc(text, func(s string) string {
+	return negative.ReplaceAllStringFunc(strings.ReplaceAll(text, " ", ""), func(s string) string {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return s

@@ -24,7 +24,7 @@ var applets = strings.Fields(`sh mount umount stty cut echo ip hostname mkdir sl
  tar sync true false test grep sed awk head tail wc sort uniq od hexdump dd ps kill pidof sysctl uname id env seq
  printf find tr date timeout nproc mknod dmesg insmod lsmod chmod touch usleep yes xargs tee expr readlink stat ping nc
  md5sum sha256sum cmp diff du df free mktemp basename dirname nohup setsid which top vi less time taskset nice su rmdir
- mke2fs mkswap swapon swapoff`)
+ mke2fs mkswap swapon swapoff blockdev`)
 
 // busybox returns the static busybox for the guests of an image: the one next to the image, or else the
 // one of this machine.
