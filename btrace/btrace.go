@@ -3,7 +3,7 @@
 // Package btrace runs objects compiled by btc inside a Go program: a tracing agent without a compiler, a script or
 // kernel headers on the host.
 //
-// An Object is a compiled script: the ELF file and its JSON manifest, from files, bytes or an embedded file system.
+// An Object is a compiled script, an ELF file that contains its manifest, from a file, bytes or an embedded file system.
 // Load checks it, sets the parameters, and loads its programs into the kernel; Session.Attach starts them.
 // Session.Events then returns the script's output as typed values, and Map.Snapshot reads its maps at any time:
 //
@@ -42,6 +42,7 @@ package btrace
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -61,7 +62,8 @@ type Object struct {
 	probes         []string
 }
 
-// Open reads the object at path, whose name ends in .o, and the manifest next to it (x.json for x.o).
+// Open reads the object at path, whose name ends in .o. An object from before December 2026 has its manifest next to it
+// (x.json for x.o); where both exist, they must be the same.
 func Open(path string) (*Object, error) {
 	files, err := object.ReadFiles(path)
 	if err != nil {
@@ -80,14 +82,15 @@ func OpenFS(fsys fs.FS, path string) (*Object, error) {
 		return nil, err
 	}
 	text, err := fs.ReadFile(fsys, object.ManifestPath(path))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return newObject(object.NewFiles(path, data, text))
 }
 
-// Read reads an object and its manifest from a stream that has one after the other, in either order, as in
-// cat x.o x.json. If r is a *bufio.Reader of the default size or larger, nothing after them is consumed.
+// Read reads an object from a stream. An object that does not contain its manifest has it before or after it in the
+// stream, as in cat x.o x.json. If r is a *bufio.Reader of the default size or larger, nothing after the object, or the
+// second of the two, is consumed.
 func Read(r io.Reader) (*Object, error) {
 	files, err := object.ReadStream(bufio.NewReader(r))
 	if err != nil {
@@ -96,7 +99,8 @@ func Read(r io.Reader) (*Object, error) {
 	return newObject(files)
 }
 
-// Parse returns an object from the contents of its two files.
+// Parse returns an object from the content of its file. manifest is the content of the separate manifest of an object
+// that does not contain it; nil if there is none.
 func Parse(data, manifest []byte) (*Object, error) {
 	return newObject(object.NewFiles("object", data, manifest))
 }

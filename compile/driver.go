@@ -27,6 +27,7 @@ import (
 	"btc/frontend/expand"
 	"btc/frontend/parse"
 	"btc/internal/manifest"
+	"btc/internal/objfile"
 	"btc/internal/probe"
 	"btc/ir"
 	"btc/passes"
@@ -91,8 +92,8 @@ type Input struct {
 
 // Output is a compiled script.
 type Output struct {
-	Object   []byte
-	Manifest []byte
+	Object   []byte     // the ELF file, with the manifest in its last section
+	Manifest []byte     // the same manifest, as a file of its own
 	Module   *ir.Module // without the blocks of its functions
 	Funcs    []*emit.Func
 }
@@ -235,7 +236,6 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.dump("object", func() string { return sections(object) })
 	if d, found := backendmanifest.TooLarge(m); found {
 		return nil, d
 	}
@@ -247,8 +247,13 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if err != nil {
 		panic(fmt.Sprintf("BUG: the manifest is not valid: %v", err))
 	}
+	file, err := objfile.Join(object, doc)
+	if err != nil {
+		panic("BUG: the object has no room for its manifest: " + err.Error())
+	}
+	in.dump("object", func() string { return sections(file) })
 	in.dump("manifest", func() string { return string(doc) })
-	return &Output{Object: object, Manifest: doc, Module: m, Funcs: funcs}, nil
+	return &Output{Object: file, Manifest: doc, Module: m, Funcs: funcs}, nil
 }
 
 // tooLarge reports the position of a construct that does not fit in a manifest.

@@ -5,6 +5,8 @@ package obj
 import (
 	"bytes"
 	"debug/elf"
+
+	"btc/internal/objfile"
 )
 
 // A minimal ELF64 relocatable writer for EM_BPF: sections in the order added,
@@ -159,6 +161,7 @@ func (f *elfFile) addTables(strs *strtab) {
 	for _, s := range f.sections {
 		strs.add(s.name)
 	}
+	strs.add(objfile.Section) // objfile.Join appends it
 	f.sections[1].data = strs.buf
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"btc/frontend/diag"
 	"btc/internal/color"
 	"btc/internal/option"
+	"btc/loader/object"
 )
 
 // scriptFlags holds the options for what to compile, and for which target.
@@ -159,18 +161,23 @@ const longScript = 16 << 10
 
 func compileCommand() *command {
 	var s scriptFlags
-	var out string
+	var out, manifest string
+	var noManifest bool
 	return &command{
-		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object and its manifest", files: []string{"bt"},
-		about: "The object and the manifest belong together: btrun needs both. Nothing is written if the script has an error.",
+		name: "compile", operands: "FILE.bt | -e PROGRAM [-- PARAMETERS]", summary: "compile a script to an object", files: []string{"bt"},
+		about: "The object is one file, which contains its manifest: copy it to the host and run it with btrun. Until version " +
+			"1.0, the manifest is also written to a file of its own, for programs that read it. Nothing is written if the " +
+			"script has an error.",
 		examples: []example{
-			{"btc compile reads.bt", "write reads.o and reads.json"},
+			{"btc compile reads.bt", "write reads.o, and a copy of its manifest to reads.json"},
 			{"btc compile -e 'kprobe:vfs_read { @[comm] = count(); }' -o reads.o", "compile a one-line script"},
 			{"btc compile --target debian12.target --target rhel9.target reads.bt", "require that the object runs on both kernels"},
 			{"btc compile stacks.bt -- 5", "give $1 to the compiler, for a script that needs it there, as in kstack($1)"},
 		},
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
-			Help: "object to write, a name that ends in .o; the manifest is written next to it, with .json. Default: the script's name with .o"},
+			Help: "object to write, a name that ends in .o; default: the script's name with .o"},
+			{Name: "manifest", Value: "FILE", To: &manifest, Help: "file for the copy of the manifest; default: the object's name with .json"},
+			{Name: "no-manifest", To: &noManifest, Help: "write no copy of the manifest: only the object, which contains it"},
 			{Name: "for", Value: "PROGRAM", To: &s.format, Choices: formats(),
 				Help: "lay out maps as another program reads them: ebpf_exporter or gadget (Inspektor Gadget)"},
 			{Name: "suffix", Value: "NAME", To: s.setSuffix,
@@ -178,7 +185,12 @@ func compileCommand() *command {
 			{Name: "map-prefix", Value: "NAME", To: s.setMapPrefix,
 				Help: "prefix of the symbols of the script's maps: @x is NAME_x, and @ is NAME"},
 		}, s.table()...),
-		run: func(line *option.Line) int { return s.compileTo(out, line) },
+		run: func(line *option.Line) int {
+			if noManifest && manifest != "" {
+				return fail("--manifest and --no-manifest exclude each other")
+			}
+			return s.compileTo(out, manifest, !noManifest, line)
+		},
 	}
 }
 
@@ -211,8 +223,9 @@ func formats() []option.Choice {
 	return all
 }
 
-// compileTo compiles to an object at path; "" is the script's name with .o.
-func (s *scriptFlags) compileTo(path string, line *option.Line) int {
+// compileTo compiles to an object at path; "" is the script's name with .o. If copied is set, it writes a copy of the
+// manifest; "" is the object's name with .json.
+func (s *scriptFlags) compileTo(path, manifest string, copied bool, line *option.Line) int {
 	// The compiler exits before much garbage accumulates: collecting at the default rate would take half the time.
 	// The first collection is at 16 MB.
 	if os.Getenv("GOGC") == "" {
@@ -243,10 +256,18 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	if !strings.HasSuffix(path, ".o") {
 		return fail("-o %s: the name of an object ends in .o", path)
 	}
-	for _, written := range outputNames(path) {
-		if sameFile(written, name) {
-			return fail("-o %s would overwrite the script %s", path, name)
-		}
+	if manifest != "" && sameFile(manifest, name) {
+		return fail("--manifest %s would overwrite the script", manifest)
+	}
+	if manifest == path || sameFile(manifest, path) {
+		return fail("--manifest %s is also the object", manifest)
+	}
+	beside := object.ManifestPath(path)
+	if manifest == "" && copied {
+		manifest = beside
+	}
+	if sameFile(path, name) || sameFile(manifest, name) {
+		return fail("-o %s would overwrite the script %s", path, name)
 	}
 	if len(text) > longScript && os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(150) // limit memory use
@@ -255,7 +276,17 @@ func (s *scriptFlags) compileTo(path string, line *option.Line) int {
 	if result == nil {
 		return status
 	}
-	if err := writeBoth(path, result); err != nil {
+	files := []newFile{{path, result.Object}}
+	if manifest != "" {
+		files = append(files, newFile{manifest, result.Manifest})
+	}
+	if manifest != beside {
+		// btrun refuses an object next to another one's manifest.
+		if old, err := os.ReadFile(beside); err == nil && !bytes.Equal(old, result.Manifest) {
+			return fail("%s is not the manifest of the new %s, so btrun would refuse it: remove %[1]s first", beside, path)
+		}
+	}
+	if err := writeFiles(files...); err != nil {
 		return fail("%v", err)
 	}
 	return 0

@@ -227,7 +227,7 @@ func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) (
 	var mu sync.Mutex
 	made := map[string]result{}
 	for _, label := range r.base.Arches {
-		made[label] = result{data: slices.Concat(out.Object, out.Manifest), m: r.base}
+		made[label] = result{data: out.Object, m: r.base}
 	}
 	return func(label string) ([]byte, *manifest.Manifest, error) {
 		mu.Lock()
@@ -247,7 +247,7 @@ func (r *fanRun) compiled(name, text string, out *compile.Output) func(string) (
 				case again == nil:
 					x.err = fmt.Errorf("the script cannot be compiled for %s: %w", label, diags.Err())
 				default:
-					x = result{data: slices.Concat(again.Object, again.Manifest)}
+					x = result{data: again.Object}
 					x.m, x.err = manifest.Parse(again.Manifest)
 				}
 			}
@@ -298,7 +298,10 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 		return nil, err
 	}
 	r.name = metrics.ObjectName(path)
-	stream := slices.Concat(files.Data, files.Manifest)
+	stream := files.Data
+	if !files.Joined() {
+		stream = slices.Concat(files.Data, files.Manifest)
+	}
 	r.object = func(label string) ([]byte, *manifest.Manifest, error) {
 		if !slices.Contains(r.base.Arches, label) {
 			return nil, nil, notFor(label, r.base.Arches)

@@ -33,10 +33,10 @@ func genGoCommand() *command {
 	g := genGo{library: "btc/btrace"}
 	return &command{
 		name: "go", operands: "FILE.bt [-- PARAMETERS]", summary: "write a Go file with the compiled script and its types", files: []string{"bt"},
-		about: "Writes FILE_btc.go, FILE_btc.o and FILE_btc.json into the current directory: a function that loads the " +
+		about: "Writes FILE_btc.go and FILE_btc.o into the current directory: a function that loads the " +
 			"script, a struct of its parameters, and its maps and events with their types.",
 		examples: []example{
-			{"btc gen go --package main reads.bt", "write reads_btc.go, reads_btc.o and reads_btc.json"},
+			{"btc gen go --package main reads.bt", "write reads_btc.go and reads_btc.o"},
 			{"//go:generate btc gen go reads.bt", "the same, in Go source"},
 		},
 		options: append(option.Table{
@@ -84,16 +84,13 @@ func (g *genGo) run(line *option.Line) int {
 		return fail("%v", err)
 	}
 	object := stem + "_btc.o"
-	files := outputNames(object)
 	source, err := gengo.Source(m, gengo.Options{
-		Package: g.pkg, Library: g.library, Name: prefix, Object: files[0], JSON: files[1],
-		Script: filepath.Base(name),
+		Package: g.pkg, Library: g.library, Name: prefix, Object: object, Script: filepath.Base(name),
 	})
 	if err != nil {
 		return fail("--package: %v", err)
 	}
-	err = writeFiles(newFile{files[0], out.Object}, newFile{files[1], out.Manifest}, newFile{stem + "_btc.go", source})
-	if err != nil {
+	if err := writeFiles(newFile{object, out.Object}, newFile{stem + "_btc.go", source}); err != nil {
 		return fail("%v", err)
 	}
 	return 0

@@ -28,7 +28,7 @@ func rootCommand() *command {
 			"arguments.",
 		examples: []example{
 			{"btc -e 'tracepoint:syscalls:sys_enter_openat { @[comm] = count(); }'", "compile and trace on this host (root), until Ctrl-C"},
-			{"btc compile opens.bt -o opens.o", "write opens.o and opens.json, for btrun on any host"},
+			{"btc compile opens.bt -o opens.o", "write opens.o, for btrun on any host"},
 			{"btc check opens.o", "report whether the object would load on the kernels of the built-in targets"},
 			{"btc help compile", "describe a command"},
 		},

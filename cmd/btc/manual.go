@@ -47,9 +47,9 @@ func completionCommand(root *command) *command {
 func loader() *command {
 	return &command{
 		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
-		about: "The manifest OBJECT.json must be next to the object. With - both are read from standard input, one " +
-			"after the other: cat x.o x.json | btrun -. Options can precede or follow the object. If the host has a " +
-			"policy, /etc/btrun/policy.json, it limits every run.",
+		about: "With - the object is read from standard input: cat x.o | btrun -. An object from before December 2026 " +
+			"has its manifest in a second file: x.json next to x.o, or cat x.o x.json | btrun -. Options can precede or " +
+			"follow the object. If the host has a policy, /etc/btrun/policy.json, it limits every run.",
 		options: new(options.Values).Table(), files: []string{"o"}, status: runStatus,
 		examples: []example{
 			{"btrun reads.o dd", "attach reads.o with dd as $1, until Ctrl-C"},

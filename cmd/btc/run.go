@@ -225,7 +225,7 @@ func (r *runner) run(line *option.Line) int {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "script.o")
-	if err := writeBoth(path, out); err != nil {
+	if err := writeFiles(newFile{path, out.Object}); err != nil {
 		return fail("%v", err)
 	}
 	args := slices.Clone(r.forward)

@@ -7,22 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
-
-	"btc/compile"
 )
 
 // newFile is a file to write: its final path and content.
 type newFile struct {
 	path string
 	data []byte
-}
-
-// writeBoth writes object and manifest, or neither.
-func writeBoth(path string, out *compile.Output) error {
-	names := outputNames(path)
-	return writeFiles(newFile{names[0], out.Object}, newFile{names[1], out.Manifest})
 }
 
 // writeFiles writes all files or none: it writes them under temporary names and checks that no
@@ -88,11 +79,6 @@ func cause(err error) error {
 		return l.Err
 	}
 	return err
-}
-
-// outputNames returns the files that a compilation to path writes: object and manifest.
-func outputNames(path string) [2]string {
-	return [2]string{path, strings.TrimSuffix(path, ".o") + ".json"}
 }
 
 // sameFile reports whether both names refer to one existing file.

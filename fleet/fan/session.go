@@ -25,7 +25,7 @@ import (
 const MachineMark = "btc-machine: "
 
 // remoteVersion is the version of the btrun --remote protocol that this package speaks.
-const remoteVersion = 2
+const remoteVersion = 3
 
 // Both sides show that they are alive: btrun writes a line at least every 2 s from its answer to its end, and this
 // package sends an empty line every beatInterval after the object, without which btrun ends its run after a minute.

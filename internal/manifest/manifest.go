@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest is the contract between compiler and loader: the JSON file next to a
-// compiled object that says how to attach it, what its maps and events mean, and which
-// parameters it takes.
+// Package manifest is the contract between compiler and loader: the JSON in a
+// compiled object, or in a file next to it, that says how to attach it, what its maps and
+// events mean, and which parameters it takes.
 //
 // It takes the bytes of a manifest and returns a validated Manifest, or builds one and
 // writes it. docs/manifest.md describes each key; docs/manifest.schema.json is the

@@ -2,14 +2,15 @@
 
 // Package object reads a compiled object with its manifest and checks that they match.
 //
-// It takes file names, streams or bytes and returns a cilium/ebpf collection spec together with the validated manifest.
-// Both files are hostile input: the result has every program and map that the manifest names, with the types and sizes
-// given there.
+// It takes file names, streams or bytes and returns a cilium/ebpf collection spec together with the validated manifest,
+// which is in the object's last section, in a file next to it (objects from before December 2026), or both. All are
+// hostile input: the result has every program and map that the manifest names, with the types and sizes given there.
 package object
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/manifest"
+	"btc/internal/objfile"
 	"btc/internal/safefile"
 )
 
@@ -44,44 +46,84 @@ type InvalidError struct {
 func (e *InvalidError) Error() string { return e.Path + ": " + e.Err.Error() }
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// ManifestPath returns the path of an object's manifest: x.json next to x.o.
+// ManifestPath returns the path of an object's manifest as a file of its own: x.json next to x.o.
 func ManifestPath(path string) string { return strings.TrimSuffix(path, ".o") + ".json" }
 
 // Files are an object and its manifest as bytes, which have not been checked yet.
 type Files struct {
-	Path           string // of the object, for messages
-	Data, Manifest []byte
-	manifestPath   string
+	Path         string // of the object, for messages
+	Data         []byte // the object's file, with the section of the manifest if it has one
+	Manifest     []byte // the manifest as a file of its own; nil if there is none
+	manifestPath string
 }
 
-// NewFiles returns the files of an object from elsewhere than a file at path.
+// NewFiles returns the files of an object from elsewhere than a file at path. manifest is nil if there is only one file.
 func NewFiles(path string, data, manifest []byte) *Files {
 	return &Files{Path: path, Data: data, Manifest: manifest, manifestPath: ManifestPath(path)}
 }
 
-// ReadFiles reads the object at path and the manifest next to it.
+// ReadFiles reads the object at path and, if it exists, the manifest next to it.
 func ReadFiles(path string) (*Files, error) {
-	text, err := readManifest(path)
-	if err != nil {
+	if err := checkPath(path); err != nil {
 		return nil, err
 	}
 	data, err := readFile(path, MaxBytes)
 	if err != nil {
 		return nil, err
 	}
+	text, err := readFile(ManifestPath(path), manifest.MaxBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	return NewFiles(path, data, text), nil
 }
 
-// Parse checks both and returns a new Object.
-func (f *Files) Parse() (*Object, error) {
+// Joined reports whether the object contains its manifest, so that its file is all that a loader needs.
+func (f *Files) Joined() bool {
+	_, _, err := objfile.Split(f.Data)
+	return err == nil
+}
+
+// split returns the object without its section, and the manifest, which path names in errors.
+func (f *Files) split() (object, text []byte, path string, err error) {
 	if len(f.Data) > MaxBytes || len(f.Manifest) > manifest.MaxBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", f.Path, MaxBytes)
+		return nil, nil, "", fmt.Errorf("%s: larger than %d bytes", f.Path, MaxBytes)
 	}
-	m, err := manifest.Parse(f.Manifest)
+	object, text, err = objfile.Split(f.Data)
+	switch {
+	case err == nil && f.Manifest != nil && !bytes.Equal(text, f.Manifest):
+		err = fmt.Errorf("%s differs from the manifest in the object: remove one of the two", f.manifestPath)
+	case err == objfile.ErrNone && objfile.Linked(f.Data):
+		err = errors.New("objects were linked (bpftool gen object), and no manifest fits the result: run each by itself")
+	case err == objfile.ErrNone && f.Manifest != nil:
+		return f.Data, f.Manifest, f.manifestPath, nil
+	case err == objfile.ErrNone && f.Path == StreamName:
+		err = ended(io.EOF, "after an object without a manifest")
+	case err == objfile.ErrNone && !bytes.HasPrefix(f.Data, []byte(elf.ELFMAG)):
+		err = errors.New("not a BPF object")
+	case err == objfile.ErrNone && objfile.Size(f.Data) > uint64(len(f.Data)):
+		err = fmt.Errorf("truncated: %d of %d bytes", len(f.Data), objfile.Size(f.Data))
+	case err == objfile.ErrNone:
+		err = fmt.Errorf("missing manifest: neither a section %s, which strip and objcopy remove, nor a file %s; use the object as btc compile wrote it",
+			objfile.Section, f.manifestPath)
+	}
 	if err != nil {
-		return nil, &InvalidError{f.manifestPath, err}
+		return nil, nil, "", fmt.Errorf("%s: %w", f.Path, err)
 	}
-	o, err := Parse(f.Data, m)
+	return object, text, f.Path, nil
+}
+
+// Parse checks the files and returns a new Object.
+func (f *Files) Parse() (*Object, error) {
+	object, text, path, err := f.split()
+	if err != nil {
+		return nil, err
+	}
+	m, err := manifest.Parse(text)
+	if err != nil {
+		return nil, &InvalidError{path, err}
+	}
+	o, err := parse(object, m)
 	if err != nil {
 		return nil, &InvalidError{f.Path, err}
 	}
@@ -100,28 +142,19 @@ func Read(path string) (*Object, error) {
 
 // ReadManifest reads and validates the manifest of the object at path.
 func ReadManifest(path string) (*manifest.Manifest, error) {
-	text, err := readManifest(path)
+	f, err := ReadFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	_, text, path, err := f.split()
 	if err != nil {
 		return nil, err
 	}
 	m, err := manifest.Parse(text)
 	if err != nil {
-		return nil, &InvalidError{ManifestPath(path), err}
+		return nil, &InvalidError{path, err}
 	}
 	return m, nil
-}
-
-// readManifest reads the manifest of the object at path.
-func readManifest(path string) ([]byte, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
-	}
-	name := ManifestPath(path)
-	text, err := readFile(name, manifest.MaxBytes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: missing manifest %s; btc compile writes both", path, name)
-	}
-	return text, err
 }
 
 // checkPath reports files that are obviously not an object before anything is read.
@@ -139,7 +172,7 @@ func checkPath(path string) error {
 }
 
 func readFile(name string, limit int64) ([]byte, error) {
-	f, err := safefile.Open(name) // the manifest's path is derived from the object's, so it has not been checked
+	f, err := safefile.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +190,23 @@ func readFile(name string, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Parse reads an object's bytes and checks them against the manifest.
+// Parse reads an object's file, with or without the section of the manifest, and checks it against the manifest.
 func Parse(data []byte, m *manifest.Manifest) (*Object, error) {
+	if object, _, err := objfile.Split(data); err == nil {
+		data = object
+	}
+	return parse(data, m)
+}
+
+const differs = "the object is damaged, or was changed after it was compiled (strip, objcopy), or the manifest belongs to another object: "
+
+// parse is Parse for an object without the section.
+func parse(data []byte, m *manifest.Manifest) (*Object, error) {
 	if int64(len(data)) != m.Object.Size {
-		return nil, fmt.Errorf("the object is damaged or the manifest belongs to another object: it names %d bytes, this one has %d",
-			m.Object.Size, len(data))
+		return nil, fmt.Errorf(differs+"it names %d bytes, this one has %d", m.Object.Size, len(data))
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != m.Object.SHA256 {
-		return nil, errors.New("the object is damaged or the manifest belongs to another object: sha256 differs")
+		return nil, errors.New(differs + "sha256 differs")
 	}
 	spec, err := readSpec(data)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestFiles(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "x.json") {
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), "not a BPF object") {
 		t.Errorf("missing manifest: error = %v", err)
 	}
 	doc, err := json.Marshal(empty(data))

@@ -6,78 +6,68 @@ import (
 	"bufio"
 	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"btc/internal/manifest"
+	"btc/internal/objfile"
 )
 
 // StreamName is the path of an object that was read from a stream.
 const StreamName = "standard input"
 
-// ReadStream reads an object and its manifest from a stream that has one after the other, in either
-// order, without anything between them but spaces and newlines. It stops after the last byte of the
-// second: the manifest ends with the brace that closes it, and the object with its section headers,
-// or where the manifest says. Each is bounded like a file.
+// ReadStream reads an object from a stream. It stops after the last byte of an object that contains its manifest: the
+// section headers are last, and the ELF header says where. An object without one has the manifest before or after it,
+// with nothing but spaces and newlines between them; the manifest ends with the brace that closes it. If both exist, a
+// manifest before the object must be the same; one after it is not read. Each is bounded like a file.
 func ReadStream(r *bufio.Reader) (*Files, error) {
-	data, text, err := readStream(r)
+	f, err := readStream(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", StreamName, err)
 	}
-	return &Files{Path: StreamName, Data: data, Manifest: text, manifestPath: StreamName}, nil
+	return f, nil
 }
 
-func readStream(r *bufio.Reader) (data, text []byte, err error) {
-	if data, text, err = splitStream(r); err != nil || data != nil {
-		return data, text, err
-	}
-	m, err := manifest.Parse(text)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m.Object.Size > MaxBytes {
-		return nil, nil, fmt.Errorf("the manifest names an object of %d bytes (max %d)", m.Object.Size, MaxBytes)
-	}
-	if _, err := nextByte(r); err != nil {
-		return nil, nil, ended(err, "after the manifest")
-	}
-	if data, err = readBytes(r, m.Object.Size); err != nil {
-		return nil, nil, ended(err, "within the object")
-	}
-	return data, text, nil
-}
-
-// splitStream reads up to the end of the manifest: it returns both, or the manifest alone if it is first.
-func splitStream(r *bufio.Reader) (data, text []byte, err error) {
+func readStream(r *bufio.Reader) (*Files, error) {
+	f := &Files{Path: StreamName, manifestPath: "the manifest before it"}
 	first, err := nextByte(r)
-	switch {
-	case err != nil:
-		return nil, nil, ended(err, "before anything is read")
-	case first == '{':
-		text, err = readJSON(r)
-		return nil, text, err
-	case first != elf.ELFMAG[0]:
-		return nil, nil, fmt.Errorf("neither an object nor a manifest: it begins with %q", first)
+	if err != nil {
+		return nil, ended(err, "before anything is read")
 	}
-	if data, err = readELF(r); err != nil {
-		return nil, nil, err
+	if first == '{' {
+		if f.Manifest, err = readJSON(r); err != nil {
+			return nil, err
+		}
+		f.Manifest = append(f.Manifest, '\n') // as in the file
+		if first, err = nextByte(r); err != nil {
+			return nil, ended(err, "after the manifest")
+		}
 	}
+	if first != elf.ELFMAG[0] {
+		return nil, fmt.Errorf("neither an object nor a manifest: it begins with %q", first)
+	}
+	if f.Data, err = readELF(r); err != nil || f.Manifest != nil {
+		return f, err
+	}
+	if _, _, err := objfile.Split(f.Data); err != objfile.ErrNone || objfile.Linked(f.Data) {
+		return f, nil // Parse reports an error
+	}
+	f.manifestPath = "the manifest after it"
 	if first, err = nextByte(r); err != nil {
-		return nil, nil, ended(err, "after the object")
+		return nil, ended(err, "after an object without a manifest")
 	}
 	if first != '{' {
-		return nil, nil, fmt.Errorf("expected the manifest after the object, found %q", first)
+		return nil, fmt.Errorf("expected the manifest after an object without one, found %q", first)
 	}
-	text, err = readJSON(r)
-	return data, text, err
+	f.Manifest, err = readJSON(r)
+	return f, err
 }
 
 // ended returns the error of a stream that ends too early.
 func ended(err error, where string) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("it ends %s: send an object and its manifest, as in cat x.o x.json | btrun -", where)
+		return fmt.Errorf("it ends %s: send an object, as in cat x.o | btrun -", where)
 	}
 	return err
 }
@@ -115,15 +105,11 @@ func readELF(r *bufio.Reader) ([]byte, error) {
 	if string(head[:4]) != elf.ELFMAG || head[elf.EI_CLASS] != byte(elf.ELFCLASS64) {
 		return nil, errors.New("not a BPF object")
 	}
-	order := binary.ByteOrder(binary.LittleEndian)
-	if head[elf.EI_DATA] == byte(elf.ELFDATA2MSB) {
-		order = binary.BigEndian
-	}
-	at, count := order.Uint64(head[40:]), uint64(order.Uint16(head[60:]))*uint64(order.Uint16(head[58:]))
-	if at > MaxBytes || at+count > MaxBytes || at+count < headerSize {
+	size := objfile.Size(head)
+	if size == 0 || size > MaxBytes {
 		return nil, fmt.Errorf("an object of more than %d bytes, or without sections", MaxBytes)
 	}
-	data, err := readBytes(r, int64(at+count))
+	data, err := readBytes(r, int64(size))
 	if err != nil {
 		return nil, ended(err, "within the object")
 	}

@@ -31,9 +31,9 @@ func TestSplitStream(t *testing.T) {
 		"object first":   bytes.Join([][]byte{elfData, text}, nil),
 		"spaces between": bytes.Join([][]byte{[]byte("\n "), elfData, []byte("\n\n"), text}, nil),
 	} {
-		data, m, err := splitStream(bufio.NewReader(bytes.NewReader(stream)))
-		if err != nil || !bytes.Equal(data, elfData) || !bytes.Equal(m, bytes.TrimSpace(text)) {
-			t.Errorf("%s: %d bytes, %q, %v", name, len(data), m, err)
+		f, err := readStream(bufio.NewReader(bytes.NewReader(stream)))
+		if err != nil || !bytes.Equal(f.Data, elfData) || !bytes.Equal(f.Manifest, bytes.TrimSpace(text)) {
+			t.Errorf("%s: %+v, %v", name, f, err)
 		}
 	}
 }
@@ -84,23 +84,23 @@ func TestHostileStreams(t *testing.T) {
 	huge := fmt.Appendf(nil, `{"schema": %q, "arches": ["x86_64"], "object": {"sha256": "%064d", "size": %d}}`,
 		manifest.Schema, 0, MaxBytes+1)
 	for _, c := range []struct{ name, stream, want string }{
-		{"empty", "", "it ends before anything is read: send an object and its manifest"},
+		{"empty", "", "it ends before anything is read: send an object, as in"},
 		{"text", "hello", "neither an object nor a manifest: it begins with 'h'"},
-		{"object alone", string(elfData), "it ends after the object:"},
+		{"object alone", string(elfData), "it ends after an object without a manifest:"},
 		{"cut object", string(elfData[:100]), "it ends within the object"},
 		{"cut header", string(elfData[:30]), "it ends within the object"},
 		{"32 bit", string(with(4, 1)), "not a BPF object"},
 		{"sections far away", string(with(40, 0, 0, 0, 0, 1)), "an object of more than"},
 		{"sections at the end of memory", string(with(40, 255, 255, 255, 255, 255, 255, 255, 255)), "an object of more than"},
-		{"no sections", string(with(40, 0, 0)) + "{}", "expected the manifest after the object"},
-		{"two objects", string(elfData) + string(elfData), "expected the manifest after the object"},
+		{"no sections", string(with(40, 0, 0)) + "{}", "an object of more than"},
+		{"two objects", string(elfData) + string(elfData), "expected the manifest after an object without one"},
 		{"cut manifest", `{"schema": "btc/1", "x": "}`, "it ends within the manifest"},
 		{"manifest alone", string(manifestOf(elfData)), "it ends after the manifest:"},
 		{"object cut after manifest", string(manifestOf(elfData)) + string(elfData[:100]), "it ends within the object"},
-		{"huge object", string(huge), "an object of 67108865 bytes"},
+		{"other size", string(huge) + string(elfData), "it names 67108865 bytes"},
 		{"endless manifest", `{"x": "` + strings.Repeat("x", manifest.MaxBytes), "a manifest of more than"},
 		{"deep manifest", strings.Repeat("[", 10), "neither an object"},
-		{"another object", string(manifestOf([]byte("x"))) + string(elfData), "sha256 differs"},
+		{"another object", string(manifestOf([]byte("x"))) + string(elfData), "it names 1 bytes, this one has 128"},
 	} {
 		_, err := parseStream(bufio.NewReader(strings.NewReader(c.stream)))
 		if err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || !strings.Contains(err.Error(), c.want) {

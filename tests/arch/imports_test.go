@@ -40,15 +40,16 @@ var allowed = map[string][]string{
 	"backend/isel":     {"ir", "targets/kernel", "backend/mach"},
 	"backend/regalloc": {"ir", "targets/kernel", "backend/mach", "backend/isel"},
 	"backend/emit":     {"ir", "targets/kernel", "backend/mach", "backend/isel", "backend/regalloc"},
-	"backend/obj":      {"ir", "targets/kernel", "backend/emit"},
+	"backend/obj":      {"ir", "targets/kernel", "backend/emit", "internal/objfile"},
 	"backend/manifest": {"ir", "targets/kernel", "backend/emit", "internal/manifest"},
 
+	"internal/objfile":  {},
 	"internal/safefile": {},
 	"internal/quit":     {},
 	"internal/color":    {"internal/option"},
 	"internal/option":   {},
 
-	"compile": {"frontend/...", "ir", "targets/kernel", "passes", "backend/...", "internal/manifest", "internal/safefile"},
+	"compile": {"frontend/...", "ir", "targets/kernel", "passes", "backend/...", "internal/manifest", "internal/objfile", "internal/safefile"},
 
 	"btrace":   {"loader/...", "internal/kernelfs", "internal/manifest"},
 	"manifest": {"internal/manifest"},
@@ -69,7 +70,7 @@ var allowed = map[string][]string{
 	"loader/run/budget":  {"internal/manifest", "loader/host", "loader/output", "loader/policy"},
 	"loader/run/child":   {"internal/safefile"},
 	"loader/run/tty":     {},
-	"loader/...":         {"loader/...", "internal/elffile", "internal/kernelfs", "internal/manifest", "internal/safefile"},
+	"loader/...":         {"loader/...", "internal/elffile", "internal/kernelfs", "internal/manifest", "internal/objfile", "internal/safefile"},
 }
 
 // leaves import nothing from this module, and every package may import them.

@@ -59,8 +59,8 @@ exec sh -c "$3"
 // fakeBtrun responds as btrun --remote does. A host named n37 has counted 37.
 const fakeBtrun = `#!/bin/sh
 for a in "$@"; do printf '[%s]' "$a"; done >"$DIR/arguments.$HOST"
-arch=x86_64 remote=2
-case $HOST in arm*) arch=arm64 ;; mips*) arch=mips ;; future*) remote=3 ;; esac
+arch=x86_64 remote=3
+case $HOST in arm*) arch=arm64 ;; mips*) arch=mips ;; future*) remote=4 ;; esac
 printf '{"type": "host", "time": "t", "remote": %d, "host": "same", "kernel": "6.1", "arch": "%s", "version": "1"}\n' $remote $arch
 [ -n "$MANIFEST" ] && head -c "$SIZE" >"$DIR/object.$HOST" || head -c "$SIZE" >/dev/null
 forever() { "$@" & echo $! >>"$DIR/pids"; wait; }
@@ -275,7 +275,7 @@ func TestFailures(t *testing.T) {
 		"liar failed it reports \"@other\", a map that the object does not have\n",
 		"stuck late no report 15s after the end of its time\n",
 		"silent late no answer within 20s\n",
-		"future failed its btrun speaks version 3 of --remote, this btc version 2\n",
+		"future failed its btrun speaks version 4 of --remote, this btc version 3\n",
 		"mips failed the object is for x86_64 and arm64, and this host is mips\n",
 		"btc: 4 of 13 hosts in the report, 9 failed\n")
 	if strings.Contains(errs, "\x1b") {

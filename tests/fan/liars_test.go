@@ -23,7 +23,7 @@ t:syscalls:sys_enter_read {
 
 // fakeLiar is btrun on a host that sends the file with its name.
 const fakeLiar = `#!/bin/sh
-printf '{"type": "host", "time": "t", "remote": 2, "host": "good1", "kernel": "6.1", "arch": "x86_64", "version": "1"}\n'
+printf '{"type": "host", "time": "t", "remote": 3, "host": "good1", "kernel": "6.1", "arch": "x86_64", "version": "1"}\n'
 head -c "$SIZE" >/dev/null
 echo '{"type": "attached_probes", "time": "t", "count": 1}'
 [ -e "$DIR/$HOST.gen" ] && sh "$DIR/$HOST.gen"

@@ -178,7 +178,7 @@ func outputs(t *testing.T, data []byte, m *manifest.Manifest, hostile string) ma
 	if text, _, err := export.Rules(m, hostile, "5m"); err == nil {
 		texts["rules"] = text
 	}
-	if text, err := gengo.Source(m, gengo.Options{Package: "p", Library: "btc/btrace", Name: "X", Object: "x.o", JSON: "x.json", Script: m.Script.File}); err == nil {
+	if text, err := gengo.Source(m, gengo.Options{Package: "p", Library: "btc/btrace", Name: "X", Object: "x.o", Script: m.Script.File}); err == nil {
 		texts["go"] = string(text)
 	}
 	if o, err := object.Parse(data, m); err == nil {

@@ -27,6 +27,7 @@ import (
 
 	"btc/compile"
 	"btc/internal/manifest"
+	"btc/internal/objfile"
 	"btc/loader/bpfmap"
 	"btc/loader/diag"
 	"btc/loader/format"
@@ -102,7 +103,11 @@ func bases(t testing.TB) []base {
 			}
 			continue
 		}
-		all = append(all, base{out.Object, out.Manifest})
+		object, _, err := objfile.Split(out.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, base{object, out.Manifest})
 	}
 	return all
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gengo writes Go source for an object: its two files embedded, parameters as a struct, and
+// Package gengo writes Go source for an object: its file embedded, parameters as a struct, and
 // maps and events with the types that the script gives them.
 //
 // It takes a manifest and returns source that imports package btrace and nothing else of btc.
@@ -24,7 +24,6 @@ type Options struct {
 	Library string // import path of package btrace
 	Name    string // prefix of all exported names
 	Object  string // name of the object's file, in the directory of the source
-	JSON    string // name of the manifest's file
 	Script  string // name of the script, for comments
 }
 
@@ -107,7 +106,7 @@ func (g *generator) file() {
 	}
 	g.line("\n\t%q\n)\n", g.Library)
 	low := strings.ToLower(g.Name[:1]) + g.Name[1:]
-	g.line("//go:embed %s\nvar %sObject []byte\n\n//go:embed %s\nvar %sManifest []byte\n", embedded(g.Object), low, embedded(g.JSON), low)
+	g.line("//go:embed %s\nvar %sObject []byte\n", embedded(g.Object), low)
 	g.line("// %s is a session of %s.\ntype %s struct{ *btrace.Session }\n", g.Name, comment(g.Script), g.Name)
 	g.load(low, params, args)
 	for i := range g.m.Maps {
@@ -211,7 +210,7 @@ func (g *generator) load(low string, named, args []param) {
 			g.line("\t}")
 		}
 	}
-	g.line("\tobject, err := btrace.Parse(%sObject, %[1]sManifest)\n\tif err != nil {\n\t\treturn nil, err\n\t}", low)
+	g.line("\tobject, err := btrace.Parse(%sObject, nil)\n\tif err != nil {\n\t\treturn nil, err\n\t}", low)
 	g.line("\ts, err := btrace.Load(object, o)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{s}, nil\n}\n",
 		g.Name)
 }

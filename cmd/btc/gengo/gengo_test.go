@@ -42,7 +42,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := Name(strings.TrimSuffix(filepath.Base(path), ".bt"))
-		source, err := Source(m, Options{Package: "x", Library: "btc/btrace", Name: name, Object: "x.o", JSON: "x.json", Script: path})
+		source, err := Source(m, Options{Package: "x", Library: "btc/btrace", Name: name, Object: "x.o", Script: path})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ interval:ms:10 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "All", Object: "all.o", JSON: "all.json", Script: "all.bt"})
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "All", Object: "all.o", Script: "all.bt"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestWithoutParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", JSON: "x.json", Script: "x.bt"})
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", Script: "x.bt"})
 	if err != nil {
 		t.Fatal(err)
 	}

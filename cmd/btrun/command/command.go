@@ -41,8 +41,7 @@ type Streams struct {
 
 const usageHead = `usage: btrun [options] OBJECT.o|- [parameter ...] [-- --name=value ...]
 
-Runs an object made by btc compile, with the manifest OBJECT.json next to it. With - it reads
-both from standard input: cat x.o x.json | btrun -
+Runs an object made by btc compile. With - it reads it from standard input: cat x.o | btrun -
 `
 
 // usage returns the help text.

@@ -25,7 +25,7 @@ import (
 const streamed = "-"
 
 // remoteVersion is the version of the --remote protocol.
-const remoteVersion = 2
+const remoteVersion = 3
 
 // Each side of --remote shows the other that it is alive. This one writes a line at least every aliveInterval. The
 // sender of the object sends an empty line every 5 s after it: once it has sent one, it is considered gone when none
@@ -48,7 +48,7 @@ func (o *arguments) takeInput(s Streams) error {
 		os.Stdin = null
 	}
 	if format.IsTerminal(in) {
-		return errors.New("standard input is a terminal: send an object and its manifest, as in cat x.o x.json | btrun -")
+		return errors.New("standard input is a terminal: send an object, as in cat x.o | btrun -")
 	}
 	o.input = bufio.NewReaderSize(in, 64<<10)
 	if o.Remote {
@@ -92,7 +92,7 @@ func (o *arguments) readObject() (*object.Object, error) {
 	return files.Parse()
 }
 
-// readManifest reads the manifest of the object, and from a stream the object, too.
+// readManifest reads the manifest of the object.
 func (o *arguments) readManifest() (*manifest.Manifest, error) {
 	if o.object != streamed {
 		return asCaller(o, object.ReadManifest)
