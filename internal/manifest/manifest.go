@@ -7,7 +7,8 @@
 // It takes the bytes of a manifest and returns a validated Manifest, or builds one and
 // writes it. docs/manifest.md describes each key; docs/manifest.schema.json is the
 // published JSON Schema. Types are described by layout, never as BTF ids. Unknown keys are
-// ignored; an unknown entry of Requires is refused.
+// ignored; an unknown entry of Requires is refused. Package btc/manifest has a copy of the types for other modules:
+// after a change of them, run make docs.
 package manifest
 
 import "strings"
