@@ -70,6 +70,10 @@ type Report struct {
 	// user who sends SIGINT with Ctrl-C. Progress is called repeatedly during earlier steps that
 	// take longer than a second, and with "" at the end. Both may be nil.
 	Hint, Progress func(text string)
+
+	// Record receives a recording of the session, from which btc replay prints its output again in any format. An error
+	// of it is a warning, and makes the exit status of Finish 1.
+	Record io.Writer
 }
 
 // sendTo makes a run of an object print the report.

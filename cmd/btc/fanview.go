@@ -177,12 +177,7 @@ func (v *fanView) event(h fan.Host, line []byte) {
 	case "printf", "time", "cat", "join", "syscall":
 		v.print(h, []byte(gjson.GetBytes(line, "data").Str+map[string]string{"join": "\n"}[kind]))
 	case "value":
-		x := gjson.GetBytes(line, "data")
-		text := x.String()
-		if x.IsObject() && x.Get("text").Exists() {
-			text = x.Get("text").String()
-		}
-		v.print(h, []byte(text+"\n"))
+		v.print(h, []byte(merge.PrintedValue(line)+"\n"))
 	case "map":
 		text, err := merge.AppendLine(nil, line, render.Top{})
 		if err != nil {

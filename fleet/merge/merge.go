@@ -70,10 +70,12 @@ type Stream struct {
 // Map is a merged map. Its description is as in a manifest, with the parts of keys as written in JSON.
 type Map struct {
 	manifest.Map
-	elems  map[string]*element // by key: the JSON of its parts, "" for a scalar
-	parts  int                 // of each key in the lines
-	huge   bool                // see Runs
-	scaled bool                // print() has divided the values
+	elems map[string]*element // by key: the JSON of its parts, "" for a scalar
+	parts int                 // of each key in the lines
+	huge  bool                // see Runs
+	// stacks are the frames of those parts of keys that are stacks, by their text.
+	stacks map[string]*stack
+	scaled bool // print() has divided the values
 }
 
 // element is a value; which fields are used is as in render.Element.
@@ -310,7 +312,10 @@ func (r *Runs) addLine(s *Stream, line gjson.Result) error {
 	if r.ByHost {
 		prefix = string(format.AppendQuoted(nil, []byte(h.host)))
 	}
-	if err := m.addEntries(h.entries, prefix, w, time.Now().Add(ahead)); err != nil {
+	if h.div > 0 || h.top > 0 {
+		r.Top.Div, r.Top.Keep = h.div, h.top
+	}
+	if err := m.addEntries(&h, prefix, w, time.Now().Add(ahead)); err != nil {
 		return err
 	}
 	r.hosts[h.host] = true
@@ -374,6 +379,12 @@ func (r *Runs) Add(o *Runs) error {
 		}
 		if len(m.elems) == 0 {
 			m.parts = x.parts
+		}
+		if m.stacks == nil {
+			m.stacks = x.stacks
+		}
+		for text, st := range x.stacks {
+			m.stacks[text] = st
 		}
 		for key, el := range x.elems {
 			if have := m.elems[key]; have != nil && (m.Merges() || !r.ByHost) {

@@ -67,9 +67,12 @@ func checkLine(line []byte) error {
 // head is a line of a map, up to its entries.
 type head struct {
 	kind, object, host string
-	asked              bool // print() of the script
+	asked              bool   // print() of the script
+	div                uint32 // of print() in version 2, where values are not divided
+	top                int
 	m                  *Map
 	entries            gjson.Result
+	frames             gjson.Result // version 2: the table of the frames of stacks
 }
 
 // headKeys are the members of a line that are used, with the type of their values.
@@ -92,6 +95,9 @@ var headKeys = map[string]struct {
 	"agg":       {12, gjson.String},
 	"line":      {13, gjson.Number},
 	"entries":   {14, gjson.JSON},
+	"frames":    {15, gjson.JSON},
+	"div":       {16, gjson.Number},
+	"top":       {17, gjson.Number},
 }
 
 // parseHead reads a line of a map, which is valid JSON. Its strings are copies.
@@ -108,14 +114,14 @@ func parseHead(line gjson.Result) (h head, err error) {
 		switch {
 		case seen>>k.bit&1 != 0:
 			err = fmt.Errorf("it has two members %q", key.Str)
-		case seen>>headKeys["entries"].bit&1 != 0:
+		case seen>>headKeys["entries"].bit&1 != 0 && key.Str != "frames":
 			err = fmt.Errorf("the member %q is after the entries", key.Str)
 		case k.want == gjson.Number:
 			n, err = strconv.ParseInt(value.Raw, 10, 64)
 		case k.want == gjson.True && value.IsBool(), k.want == gjson.JSON && value.IsArray():
 		case k.want == gjson.String && value.Type == gjson.String:
 			text = strings.Clone(value.Str)
-		case k.want == gjson.JSON:
+		case k.want == gjson.JSON && key.Str == "entries":
 			err = errors.New("it has no entries")
 		default:
 			err = fmt.Errorf("its member %q has the wrong type", key.Str)
@@ -155,6 +161,12 @@ func parseHead(line gjson.Result) (h head, err error) {
 			h.asked = true
 		case "entries":
 			h.entries = value
+		case "frames":
+			h.frames = value
+		case "div":
+			h.div = uint32(min(max(n, 0), math.MaxUint32))
+		case "top":
+			h.top = int(min(max(n, 0), 1<<30))
 		}
 		return true
 	})
@@ -204,10 +216,16 @@ func differs(a, b *manifest.Map) bool {
 }
 
 // addEntries adds the entries of a line; prefix is the first part of each key, or "".
-func (m *Map) addEntries(entries gjson.Result, prefix string, w *wanted, maxStart time.Time) (err error) {
+func (m *Map) addEntries(h *head, prefix string, w *wanted, maxStart time.Time) (err error) {
+	entries := h.entries
 	if !entries.IsArray() {
 		return errors.New("it has no entries")
 	}
+	st, err := newStacks(h.frames)
+	if err != nil {
+		return err
+	}
+	m.stacks = st.found
 	var key []byte
 	n, first, last := 0, uint64(math.MaxUint64), uint64(0)
 	entries.ForEach(func(_, entry gjson.Result) bool {
@@ -244,7 +262,7 @@ func (m *Map) addEntries(entries gjson.Result, prefix string, w *wanted, maxStar
 			return false
 		}
 		parts := 0
-		if key, parts, err = appendKey(key[:0], prefix, rawKey); err != nil {
+		if key, parts, err = appendKey(key[:0], prefix, rawKey, st); err != nil {
 			return false
 		}
 		if n == 1 {
@@ -256,6 +274,11 @@ func (m *Map) addEntries(entries gjson.Result, prefix string, w *wanted, maxStar
 		el := &element{}
 		if err = m.parse(el, value); err == nil && w != nil && m.Shape == "plain" && !matches(w.Value, value) {
 			err = fmt.Errorf("a value is not %s, as in the object", nameOf(w.Value))
+		}
+		if err == nil && st.table != nil && m.Shape == "plain" {
+			var text []byte
+			text, err = st.resolve(nil, value)
+			el.raw = string(text)
 		}
 		if err != nil {
 			return false
@@ -297,7 +320,7 @@ func (m *Map) exact(key gjson.Result, w *wanted) bool {
 
 // appendKey makes a key of the JSON of its parts, and returns their number: an object, such as a stack or an address
 // with its symbol, is identified by its text, which is the same on all hosts. Equal keys have equal bytes.
-func appendKey(dst []byte, prefix string, key gjson.Result) ([]byte, int, error) {
+func appendKey(dst []byte, prefix string, key gjson.Result, st *stacks) ([]byte, int, error) {
 	if !key.Exists() {
 		if prefix != "" {
 			dst = append(append(append(dst, '['), prefix...), ']')
@@ -320,6 +343,11 @@ func appendKey(dst []byte, prefix string, key gjson.Result) ([]byte, int, error)
 		}
 		text := part.Get("text")
 		switch {
+		case isStack(part):
+			var s string
+			if s, err = st.text(part); err == nil {
+				dst = format.AppendQuoted(dst, []byte(s))
+			}
 		case part.Type == gjson.Number:
 			if _, err = number(part, part.Raw[0] == '-'); err != nil {
 				err = fmt.Errorf("a part of a key: %w", err)
@@ -330,7 +358,7 @@ func appendKey(dst []byte, prefix string, key gjson.Result) ([]byte, int, error)
 		case part.IsObject() && text.Type == gjson.String && !part.Get("truncated").Exists():
 			dst = appendString(dst, text)
 		default:
-			dst = append(dst, part.Raw...)
+			dst, err = st.resolve(dst, part)
 		}
 		return err == nil
 	})

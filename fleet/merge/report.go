@@ -132,14 +132,14 @@ func (r *Runs) JSON(dst []byte, name string, at time.Time, full func(dst []byte)
 	dst = append(dst, `, "host": ""`...)
 	t := m.table()
 	dst = append(render.JSONBounds(dst, &t.Map), `, "entries": [`...)
-	j := &format.JSON{Env: &format.Env{}, Full: true, Written: full}
+	j := &format.JSON{Env: &format.Env{}, Full: true, Table: &format.FrameTable{}, Written: full}
 	for i, key := range m.keys() {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
 		dst = append(dst, '{')
 		if key != "" {
-			dst = append(append(append(dst, `"key": `...), key...), ", "...)
+			dst = append(m.keyJSON(append(dst, `"key": `...), j, key), ", "...)
 		}
 		dst = append(dst, `"value": `...)
 		if m.Shape == "plain" {
@@ -149,7 +149,26 @@ func (r *Runs) JSON(dst []byte, name string, at time.Time, full func(dst []byte)
 		}
 		dst = full(append(dst, '}'))
 	}
-	return append(dst, "]}\n"...)
+	return append(j.AppendFrames(append(dst, ']')), "}\n"...)
+}
+
+// keyJSON appends a key, with the frames of stacks in place of their texts.
+func (m *Map) keyJSON(dst []byte, j *format.JSON, key string) []byte {
+	if len(m.stacks) == 0 {
+		return append(dst, key...)
+	}
+	sep := byte('[')
+	gjson.Parse(key).ForEach(func(_, part gjson.Result) bool {
+		dst = append(dst, sep)
+		sep = ','
+		if st := m.stacks[part.Str]; st != nil && part.Type == gjson.String {
+			dst = j.AppendStack(dst, st.frames, st.mode)
+		} else {
+			dst = append(dst, part.Raw...)
+		}
+		return true
+	})
+	return append(dst, ']')
 }
 
 // keys returns the keys in byte order.

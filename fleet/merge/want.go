@@ -187,7 +187,7 @@ func matches(l *manifest.Layout, v gjson.Result) bool {
 	switch l.Kind {
 	case "int", "ptr":
 		if v.IsObject() {
-			return l.IDOf != ""
+			return l.IDOf != "" && v.Get("id").Type == gjson.Number
 		}
 		if v.Type != gjson.Number {
 			return false
@@ -203,6 +203,10 @@ func matches(l *manifest.Layout, v gjson.Result) bool {
 		return v.IsBool()
 	case "none":
 		return v.Type == gjson.Null
+	case "kstack", "ustack":
+		return isStack(v) || v.IsObject() && v.Get("text").Type == gjson.String
+	case "probe":
+		return text || v.IsObject() && isText(v.Get("text"))
 	case "string":
 		return text || v.IsObject() && !v.Get("frames").Exists() && !v.Get("addresses").Exists()
 	case "tuple":
@@ -223,8 +227,13 @@ func matches(l *manifest.Layout, v gjson.Result) bool {
 		return ok && n == l.Count
 	case "record", "buffer":
 		return v.IsObject()
-	case "enum", "timestamp", "username", "cgroup_path", "ksym", "usym", "kstack", "ustack":
-		return v.IsObject() && v.Get("text").Type == gjson.String
+	case "enum", "timestamp", "username", "cgroup_path", "ksym", "usym":
+		return v.IsObject() && isText(v.Get("text"))
 	}
 	return text
+}
+
+// isText reports whether a value is text, which is in base64 if it is not UTF-8.
+func isText(v gjson.Result) bool {
+	return v.Type == gjson.String || v.IsObject() && v.Get("base64").Type == gjson.String
 }

@@ -180,3 +180,24 @@ func TestPrintfCut(t *testing.T) {
 		t.Errorf("%d bytes of 2 MiB", len(got))
 	}
 }
+
+func TestAppendStack(t *testing.T) {
+	frames := []Frame{{Address: 0x1010, Sym: "f", File: "mod", Offset: 16}, {Address: 0x99, BuildID: "ab", FileOffset: 3}, {}}
+	for mode, want := range map[string]string{
+		"":           "\n        f+16\n        0x99\n        0\n",
+		ModeBpftrace: "\n        f+16\n        0x99\n        0\n",
+		ModePerf:     "\n\t1010 f+16 (mod)\n\t99 0x99 ([unknown])\n\t0 0x0 ([unknown])\n",
+		ModeRaw:      "\n1010\n99\n0\n",
+		ModeBuildID:  "\n1010\nab 0x03\n0\n",
+	} {
+		if got := string(AppendStack(nil, frames, mode)); got != want {
+			t.Errorf("%s: got %q, want %q", mode, got, want)
+		}
+	}
+	if got := string(AppendStack(nil, []Frame{{Address: UnwindFailure}, {Address: 1}}, "")); got != "\n        <unwind failure>\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := string(AppendStack(nil, nil, "")); got != "\n" {
+		t.Errorf("empty stack: %q", got)
+	}
+}

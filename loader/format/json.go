@@ -18,8 +18,12 @@ import (
 type JSON struct {
 	*Env
 	Full bool
-	// Frames returns the addresses of a stack, for Full.
+	// Frames returns the addresses of a stack, for Full without Table.
 	Frames func(l *manifest.Layout, id uint64) []uint64
+	// Table, if not nil, receives the frames of stacks: version 2 of the form with all information.
+	Table *FrameTable
+	// AllNames writes the names of all cgroups, not only those that are printed.
+	AllNames bool
 	// Written receives text that need not be in memory any longer, and returns the buffer to continue with; may be nil.
 	Written func(dst []byte) []byte
 }
@@ -40,7 +44,7 @@ func (j *JSON) Append(dst []byte, v Value) []byte {
 	}
 	switch l.Kind {
 	case "int", "ptr":
-		if j.Full && j.named(l) {
+		if j.Full && (j.named(l) || j.AllNames && l.IDOf != "" && j.Cgroup != nil && j.CgroupOf(v).Label != "") {
 			return j.full(dst, v)
 		}
 		return j.Int(dst, Uint(l, b), l.Signed)
@@ -147,12 +151,15 @@ var numberNames = map[string]string{
 
 // full appends a value with a number and a text as an object of both.
 func (j *JSON) full(dst []byte, v Value) []byte {
+	if j.Table != nil && (v.Layout.Kind == "kstack" || v.Layout.Kind == "ustack") {
+		return j.framed(dst, v)
+	}
 	text := j.Env.Append(nil, v)
 	if v.Layout.Kind == "kstack" || v.Layout.Kind == "ustack" {
 		return j.stack(dst, v, text)
 	}
 	name, ok := numberNames[v.Layout.Kind]
-	if v.Layout.IDOf != "" {
+	if v.Layout.IDOf != "" || j.Table != nil && v.Layout.Kind == "probe" {
 		name, ok = "id", true
 	}
 	if !ok {
@@ -170,9 +177,12 @@ func (j *JSON) full(dst []byte, v Value) []byte {
 	if v.Layout.Kind == "usym" {
 		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
 	}
-	dst = AppendQuoted(append(dst, `, "text": `...), text)
+	dst = j.name(append(dst, `, "text": `...), text)
 	if IsCgroup(v.Layout) {
 		c := j.Env.CgroupOf(v)
+		if j.Table != nil && c.Label != "" {
+			dst = AppendQuoted(append(dst, `, "label": `...), []byte(c.Label))
+		}
 		for i, value := range c.Values() {
 			if value != "" {
 				dst = append(AppendQuoted(append(dst, ", "...), []byte(ContainerNames[i])), ": "...)
@@ -181,6 +191,91 @@ func (j *JSON) full(dst []byte, v Value) []byte {
 		}
 	}
 	return append(dst, '}')
+}
+
+// name appends a name of the host. In version 2 it is exact even if it is not UTF-8.
+func (j *JSON) name(dst, text []byte) []byte {
+	if j.Table != nil && !utf8.Valid(text) {
+		return append(appendBase64(append(dst, `{"base64": `...), text), '}')
+	}
+	return AppendQuoted(dst, text)
+}
+
+// FrameTable is the frames of the stacks of a line of version 2, each of them once.
+type FrameTable struct {
+	index map[Frame]int
+	text  []byte
+}
+
+// framed appends a stack as the indices of its frames in the table.
+func (j *JSON) framed(dst []byte, v Value) []byte {
+	dst = strconv.AppendUint(append(dst, `{"id": `...), binary.NativeEndian.Uint64(v.Bytes), 10)
+	if v.Layout.Kind == "ustack" {
+		dst = strconv.AppendUint(append(dst, `, "pid": `...), uint64(binary.NativeEndian.Uint32(v.Bytes[8:])), 10)
+	}
+	return j.indices(append(dst, `, `...), j.StackOf(v), v.Layout.Mode)
+}
+
+// AppendStack appends a stack of which only the frames are known.
+func (j *JSON) AppendStack(dst []byte, frames []Frame, mode string) []byte {
+	return j.indices(append(dst, '{'), frames, mode)
+}
+
+func (j *JSON) indices(dst []byte, frames []Frame, mode string) []byte {
+	if mode != "" && mode != ModeBpftrace {
+		dst = append(AppendQuoted(append(dst, `"mode": `...), []byte(mode)), ", "...)
+	}
+	dst = j.list(append(dst, `"frames": `...), len(frames), func(dst []byte, i int) []byte {
+		return strconv.AppendInt(dst, int64(j.frame(&frames[i])), 10)
+	})
+	return append(dst, '}')
+}
+
+// frame returns the index of a frame in the table.
+func (j *JSON) frame(f *Frame) int {
+	t := j.Table
+	i, ok := t.index[*f]
+	if ok {
+		return i
+	}
+	if t.index == nil {
+		t.index = map[Frame]int{}
+	}
+	i = len(t.index)
+	t.index[*f] = i
+	if i > 0 {
+		t.text = append(t.text, ", "...)
+	}
+	dst := append(t.text, '{')
+	for _, m := range []struct{ name, text string }{{"sym", f.Sym}, {"file", f.File}, {"build_id", f.BuildID}} {
+		if m.text != "" {
+			dst = append(j.name(append(append(append(dst, '"'), m.name...), `": `...), []byte(m.text)), ", "...)
+		}
+	}
+	for _, m := range []struct {
+		name string
+		n    uint64
+		have bool
+	}{{"offset", f.Offset, f.Sym != ""}, {"file_offset", f.FileOffset, f.BuildID != ""}, {"line", uint64(f.Line), f.Line > 0}} {
+		if m.have {
+			dst = append(strconv.AppendUint(append(append(append(dst, '"'), m.name...), `": `...), m.n, 10), ", "...)
+		}
+	}
+	if f.Inlined {
+		dst = append(dst, `"inlined": true, `...)
+	}
+	t.text = append(strconv.AppendUint(append(dst, `"address": `...), f.Address, 10), '}')
+	return i
+}
+
+// AppendFrames appends the table as a member of a line, if there are stacks in the line, and empties it.
+func (j *JSON) AppendFrames(dst []byte) []byte {
+	if j.Table == nil || len(j.Table.index) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `, "frames": [`...), j.Table.text...), ']')
+	*j.Table = FrameTable{}
+	return dst
 }
 
 // stack appends a stack's addresses and the lines of its text.

@@ -34,9 +34,9 @@ func TestTerminal(t *testing.T) {
 // escaped in values, and newlines also in maps.
 func TestNamesAreCleaned(t *testing.T) {
 	bad := func(uint64) string { return "n\x1b[1m" }
-	env := &Env{Escape: true, Probe: bad, User: bad, Ksym: bad, Kstack: func(*manifest.Layout, uint64) string { return "\n a\x1b\n" }}
+	env := &Env{Escape: true, Probe: bad, User: bad, Ksym: bad, Stack: func(*manifest.Layout, uint64, uint32) []Frame { return []Frame{{Sym: "a\x1b"}} }}
 	number := binary.NativeEndian.AppendUint64(nil, 1)
-	for kind, want := range map[string]string{"probe": `n\x1b[1m`, "username": `n\x1b[1m`, "ksym": `n\x1b[1m`, "kstack": "\n a\\x1b\n"} {
+	for kind, want := range map[string]string{"probe": `n\x1b[1m`, "username": `n\x1b[1m`, "ksym": `n\x1b[1m`, "kstack": "\n        a\\x1b+0\n"} {
 		if got := env.OneLine().Append(nil, Value{Layout: &manifest.Layout{Kind: kind, Size: 8}, Bytes: number}); string(got) != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
 		}

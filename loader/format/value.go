@@ -18,10 +18,10 @@ import (
 
 // Env provides information that is not in a value's bytes. If a function is nil, the value prints as a number.
 type Env struct {
-	Ksym    func(addr uint64) string              // kernel symbol's bare name, or the address in hex
-	Usym    func(addr uint64, tgid uint32) string // as Ksym, for an address of a process
-	Kstack  func(l *manifest.Layout, id uint64) string
-	Ustack  func(l *manifest.Layout, id uint64, tgid uint32) string
+	Ksym func(addr uint64) string              // kernel symbol's bare name, or the address in hex
+	Usym func(addr uint64, tgid uint32) string // as Ksym, for an address of a process
+	// Stack returns the frames of a stack of layout l, innermost first; tgid is 0 for one of the kernel.
+	Stack   func(l *manifest.Layout, id uint64, tgid uint32) []Frame
 	Probe   func(id uint64) string
 	User    func(uid uint64) string
 	Cgroup  func(id uint64, filter string) Cgroup
@@ -66,8 +66,8 @@ func init() {
 		"tuple":       appendTuple,
 		"record":      appendRecord,
 		"array":       appendArray,
-		"kstack":      appendKstack,
-		"ustack":      appendUstack,
+		"kstack":      appendStack,
+		"ustack":      appendStack,
 		"ksym":        appendKsym,
 		"usym":        appendUsym,
 		"inet":        appendInet,
@@ -249,20 +249,24 @@ func appendArray(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byt
 	return append(dst, ']')
 }
 
-func appendKstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
-	id := binary.NativeEndian.Uint64(b)
-	if e.Kstack == nil {
-		return appendHex(dst, id)
+func appendStack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
+	if e.Stack == nil {
+		return appendHex(dst, binary.NativeEndian.Uint64(b))
 	}
-	return e.lines().Clean(dst, []byte(e.Kstack(l, id)))
+	text := AppendStack(nil, e.StackOf(Value{Layout: l, Bytes: b}), l.Mode)
+	return e.lines().Clean(dst, text)
 }
 
-func appendUstack(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
-	id := binary.NativeEndian.Uint64(b)
-	if e.Ustack == nil {
-		return appendHex(dst, id)
+// StackOf returns the frames of a stack, innermost first.
+func (e *Env) StackOf(v Value) []Frame {
+	if e.Stack == nil {
+		return nil
 	}
-	return e.lines().Clean(dst, []byte(e.Ustack(l, id, binary.NativeEndian.Uint32(b[8:]))))
+	tgid := uint32(0)
+	if v.Layout.Kind == "ustack" {
+		tgid = binary.NativeEndian.Uint32(v.Bytes[8:])
+	}
+	return e.Stack(v.Layout, binary.NativeEndian.Uint64(v.Bytes), tgid)
 }
 
 func appendKsym(e *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte {

@@ -34,6 +34,7 @@ const MaxBytes = 64 << 20
 type Object struct {
 	Path     string
 	Manifest *manifest.Manifest
+	Text     []byte // the manifest's JSON; nil if the object was not read from files
 	Spec     *ebpf.CollectionSpec
 }
 
@@ -127,7 +128,7 @@ func (f *Files) Parse() (*Object, error) {
 	if err != nil {
 		return nil, &InvalidError{f.Path, err}
 	}
-	o.Path = f.Path
+	o.Path, o.Text = f.Path, f.Manifest
 	return o, nil
 }
 

@@ -24,6 +24,8 @@ type Values struct {
 	Report
 	When     string // of --color
 	Output   string
+	Record   string // a file
+	JSON2    string // version
 	Rotate   string // a size
 	Keep     int
 	Memory   string // a size: MaxMemory
@@ -79,6 +81,10 @@ func (v *Values) Table() option.Table {
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},
 		{Name: "format", Short: "f", Value: "FORMAT", Group: writing, Choices: option.Choices(formatNames()...), To: v.setFormat, Help: "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object"},
+		{Name: "record", Value: "FILE", Group: writing, To: &v.Record,
+			Help: "also write a recording of the run to FILE, from which btc replay prints the output again, in any format"},
+		{Name: "json2", Value: "VERSION", Group: writing, Choices: option.Choices("1", "2"), To: &v.JSON2,
+			Help: "write -f json2, in this version; default: 2"},
 		{Name: "every", Value: "TIME", Group: writing, To: v.setEvery,
 			Help: "show all maps every TIME, such as 15s, without clearing them; for a format of documents, -o FILE contains the last one"},
 		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
@@ -307,8 +313,19 @@ func (v *Values) Check() error {
 	if v.Wait && len(v.Containers)+len(v.Pods) == 0 {
 		return errors.New("--wait needs --container or --pod")
 	}
-	if v.Rotate != "" && v.Output == "" {
-		return errors.New("--rotate needs a file: name it with -o")
+	if v.Rotate != "" && v.Output == "" && v.Record == "" {
+		return errors.New("--rotate needs a file: name it with -o or --record")
+	}
+	if v.Record != "" && v.Record == v.Output {
+		return errors.New("--record and -o name the same file: the recording of -f json2 is its output, so -o is enough")
+	}
+	for _, end := range []string{".gz", ".zst"} {
+		if strings.HasSuffix(v.Record, end) {
+			return fmt.Errorf("--record: btrun does not compress: write to %s, and compress it later with gzip or zstd; btc replay reads these files", strings.TrimSuffix(v.Record, end))
+		}
+	}
+	if v.JSON2 != "" && v.Format != "" && v.Format != "json2" {
+		return fmt.Errorf("--json2 is the version of -f json2: it cannot be combined with -f %s", v.Format)
 	}
 	if v.Keep != 0 && v.Rotate == "" {
 		return errors.New("--keep needs --rotate")

@@ -74,4 +74,6 @@ type Report struct {
 	Live           bool
 
 	Hint, Progress func(text string)
+
+	Record io.Writer
 }

@@ -12,7 +12,9 @@ type Format struct {
 	Metrics bool   // maps are metrics
 	// Document: each snapshot, and the end, is a whole document that replaces the previous one.
 	Document bool
-	New      func(*Run) Sink
+	// Records: the output is a recording, which begins with a head (AppendHead).
+	Records bool
+	New     func(*Run) Sink
 }
 
 // Formats are the values of the option -f. The first is the default.
@@ -20,7 +22,7 @@ var Formats = []*Format{&Text, &json, &json2, &prometheus, &openmetrics, &otlp}
 
 // Find returns the format with a name, or nil.
 func Find(name string) *Format {
-	for _, f := range Formats {
+	for _, f := range append(Formats[:len(Formats):len(Formats)], &json2Version1) {
 		if f.Name == name {
 			return f
 		}

@@ -17,7 +17,10 @@ var json = Format{Name: "json", Help: "one object per line", JSON: true, New: fu
 
 // helperErrno returns the C library's message for a helper's error.
 func helperErrno(d *Diagnostic) string {
-	if d.Code == 0 {
+	switch {
+	case d.Errno != "":
+		return d.Errno
+	case d.Code == 0:
 		return "Success"
 	}
 	text := syscall.Errno(-d.Code).Error()

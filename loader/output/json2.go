@@ -5,6 +5,7 @@ package output
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"btc/internal/manifest"
@@ -15,14 +16,41 @@ import (
 // Lossless is the format that btc merge reads and writes.
 const Lossless = "json2"
 
+// Version is the version of json2 that runs write. Version1 is the name of the format that writes version 1.
+const (
+	Version  = 2
+	Version1 = Lossless + "=1"
+)
+
 // json2 is JSON that keeps types and adds time and origin to each line. Its schema is
 // docs/json2.schema.json.
-var json2 = Format{Name: Lossless, Help: "lossless", JSON: true, New: func(r *Run) Sink {
+var json2 = Format{Name: Lossless, Help: "lossless", JSON: true, Records: true, New: func(r *Run) Sink { return newJSON2(r, false) }}
+
+// json2Version1 is version 1: its stacks have all frames as text, and a replay lacks information.
+var json2Version1 = Format{Name: Version1, JSON: true, New: func(r *Run) Sink {
 	return &lines{
 		Run: r, values: &format.JSON{Env: r.Env, Full: true, Frames: r.Frames, Written: r.Out.Pass},
 		origin: json2Origin, arguments: json2Arguments, mapLine: json2Map,
 	}
 }}
+
+// Recording is json2 with all elements of maps, whatever the user wants to see.
+var Recording = Format{Name: Lossless, JSON: true, Records: true, New: func(r *Run) Sink { return newJSON2(r, true) }}
+
+func newJSON2(r *Run, all bool) *lines {
+	return &lines{
+		Run: r, values: &format.JSON{Env: r.Env, Full: true, Table: &format.FrameTable{}, AllNames: all, Written: r.Out.Pass},
+		origin: json2Event, arguments: json2Arguments, mapLine: json2Map, records: true, all: all,
+	}
+}
+
+// json2Event appends what json2Origin does, and the number of the event.
+func json2Event(dst []byte, r *Run, e *manifest.Event) []byte {
+	if dst = json2Origin(dst, r, e); e != nil {
+		dst = strconv.AppendInt(append(dst, `, "event": `...), int64(e.ID), 10)
+	}
+	return dst
+}
 
 // json2Origin appends the time and, for an event, the position of its call and the attach points of its clause.
 func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
@@ -35,14 +63,8 @@ func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
 	if e == nil || e.Pos.Line == 0 {
 		return dst
 	}
-	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "probes": [`, e.Pos.Line, e.Pos.Col)
-	for i, p := range probesAt(r.Manifest, e.Pos) {
-		if i > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = format.AppendQuoted(dst, []byte(p))
-	}
-	return append(dst, ']')
+	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "probes": `, e.Pos.Line, e.Pos.Col)
+	return appendList(dst, probesAt(r.Manifest, e.Pos))
 }
 
 // probesAt lists the attach points of the clause at a position of the script.
@@ -92,22 +114,60 @@ func json2Arguments(dst []byte, j *format.JSON, e *format.Event) []byte {
 	return append(dst, ']')
 }
 
-// json2Map writes the name, the shape and the entries; a scalar has one entry without a key.
+// json2Map writes the name, the shape and the entries; a scalar has one entry without a key. Version 2 has values that
+// are not divided, and a line for a scalar that was never assigned even at the end.
 func json2Map(j *lines, x *Map) {
-	if x.unset() && x.Event == nil {
+	if x.unset() && x.Event == nil && !j.records {
 		return
 	}
 	dst := append(j.begin("map", x.Event), `, "name": `...)
 	dst = append(format.AppendQuoted(dst, []byte(x.Map.Name)), `, "shape": `...)
 	dst = json2Origins(format.AppendQuoted(dst, []byte(x.Map.Shape)), j.Run, x.Map)
+	top := x.Top
+	if j.records {
+		dst, top = json2Top(dst, x), render.Top{Order: top.Order, Keep: top.Keep}
+		if j.all {
+			top = render.Top{}
+		}
+	}
 	dst = append(dst, `, "entries": [`...)
 	switch {
 	case !x.Map.Scalar():
-		dst = json2Elements(dst, j, x)
+		dst = json2Elements(dst, j, x, top)
 	case !x.unset():
-		dst = append(render.ValueJSON(append(dst, `{"value": `...), j.values, x.Map, x.scalar(), x.Top.Div), '}')
+		dst = append(render.ValueJSON(append(dst, `{"value": `...), j.values, x.Map, x.scalar(), top.Div), '}')
 	}
 	j.end(append(dst, ']'))
+}
+
+// json2Top appends how the map is printed, the names of the parts of its keys, and the last interval of a time series.
+func json2Top(dst []byte, x *Map) []byte {
+	if x.Top.Keep > 0 {
+		dst = strconv.AppendInt(append(dst, `, "top": `...), int64(x.Top.Keep), 10)
+	}
+	if x.Top.Div > 1 {
+		dst = strconv.AppendUint(append(dst, `, "div": `...), uint64(x.Top.Div), 10)
+	}
+	if slices.ContainsFunc(x.Map.KeyNames, func(name string) bool { return name != "" }) {
+		dst = appendList(append(dst, `, "key_names": `...), x.Map.KeyNames)
+	}
+	if x.Map.Shape == "tseries" && len(x.Elements) > 0 {
+		last := render.Start(x.Map, x.Elements[0].Last).UTC()
+		dst = append(last.AppendFormat(append(dst, `, "last": "`...), time.RFC3339Nano), '"')
+	}
+	return dst
+}
+
+// appendList appends strings as a list.
+func appendList(dst []byte, all []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range all {
+		if i > 0 {
+			dst = append(dst, ", "...)
+		}
+		dst = format.AppendQuoted(dst, []byte(s))
+	}
+	return append(dst, ']')
 }
 
 // json2Origins appends what merging the runs of several hosts needs: where the map comes from, and what determines
@@ -119,9 +179,9 @@ func json2Origins(dst []byte, r *Run, m *manifest.Map) []byte {
 }
 
 // json2Elements appends the entries of a keyed map. A key is always an array: the parts of the key.
-func json2Elements(dst []byte, j *lines, x *Map) []byte {
+func json2Elements(dst []byte, j *lines, x *Map, top render.Top) []byte {
 	layout := render.KeyLayout(x.Map)
-	for i, el := range render.Ordered(x.Map, x.Elements, x.Top) {
+	for i, el := range render.Ordered(x.Map, x.Elements, top) {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
@@ -132,7 +192,7 @@ func json2Elements(dst []byte, j *lines, x *Map) []byte {
 		} else {
 			dst = append(j.values.Append(append(dst, '['), key), ']')
 		}
-		dst = append(render.ValueJSON(append(dst, `, "value": `...), j.values, x.Map, &el, x.Top.Div), '}')
+		dst = append(render.ValueJSON(append(dst, `, "value": `...), j.values, x.Map, &el, top.Div), '}')
 		dst = j.Out.Pass(dst)
 	}
 	return dst

@@ -3,9 +3,11 @@
 package output
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -24,7 +26,10 @@ type lines struct {
 	message func(d *Diagnostic) string
 	// mapLine writes a map.
 	mapLine func(j *lines, x *Map)
+	records bool   // version 2 of json2: there is what a replay needs
+	all     bool   // all elements of maps
 	text    []byte // text of the current event
+	invalid []byte // see appendInvalid
 }
 
 // begin starts the line of an event, up to its members.
@@ -37,11 +42,43 @@ func (j *lines) begin(kind string, e *manifest.Event) []byte {
 }
 
 // end ends the line.
-func (j *lines) end(dst []byte) { j.Out.End(append(dst, '}', '\n')) }
+func (j *lines) end(dst []byte) { j.Out.End(append(j.values.AppendFrames(dst), '}', '\n')) }
 
 // function writes the text of a function.
 func (j *lines) function(kind string, e *format.Event, text []byte) {
-	j.endArguments(format.AppendQuoted(append(j.begin(kind, e.Event), `, "data": `...), text), e)
+	j.endArguments(j.exact(format.AppendQuoted(append(j.begin(kind, e.Event), `, "data": `...), text), text), e)
+}
+
+// exact appends the bytes of text that the line cannot represent, for a replay.
+func (j *lines) exact(dst, text []byte) []byte {
+	if !j.records {
+		return dst
+	}
+	return j.endInvalid(dst, appendInvalid(nil, text))
+}
+
+// endInvalid appends a list made by appendInvalid, if any byte is invalid.
+func (j *lines) endInvalid(dst, list []byte) []byte {
+	if len(bytes.TrimLeft(list, ",")) == 0 {
+		return dst
+	}
+	return append(append(append(dst, `, "invalid": "`...), list[:len(list)-1]...), '"')
+}
+
+// appendInvalid appends an item for each replacement character that text has as a JSON string: the byte in hexadecimal
+// that it replaces, or nothing if the character is part of the text.
+func appendInvalid(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if r == utf8.RuneError {
+			if n == 1 {
+				dst = fmt.Appendf(dst, "%02x", text[0])
+			}
+			dst = append(dst, ',')
+		}
+		text = text[n:]
+	}
+	return dst
 }
 
 // endArguments ends the line after the text of a function.
@@ -63,7 +100,13 @@ func (j *lines) Attached(n int) {
 	j.Out.Idle()
 }
 
-func (j *lines) Pinned(path string) { j.Out.Write([]byte("Program pinned to " + path + "\n")) }
+func (j *lines) Pinned(path string) {
+	if j.records {
+		j.end(format.AppendQuoted(append(j.begin("pinned", nil), `, "path": `...), []byte(path)))
+		return
+	}
+	j.Out.Write([]byte("Program pinned to " + path + "\n"))
+}
 
 func (j *lines) Printf(e *format.Event, f *format.Format) {
 	j.text = j.Env.Printf(j.text[:0], f, e.Values)
@@ -89,10 +132,14 @@ func (j *lines) Piece(e *format.Event, piece []byte, first, last bool) {
 		}
 		j.Out.End(append(j.begin(kind, e.Event), `, "data": "`...))
 	}
+	if j.records {
+		j.invalid = appendInvalid(j.invalid, piece)
+	}
 	quoted := format.AppendQuoted(nil, piece)
 	j.Out.Write(quoted[1 : len(quoted)-1])
 	if last {
-		j.endArguments(append(j.Out.Begin(), '"'), e)
+		j.endArguments(j.endInvalid(append(j.Out.Begin(), '"'), j.invalid), e)
+		j.invalid = nil
 	}
 }
 
@@ -117,15 +164,46 @@ func (j *lines) Diagnostic(d *Diagnostic) {
 		}
 	}
 	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(file))
-	j.end(fmt.Appendf(dst, `, "line": %d, "col": %d`, line, col))
+	dst = fmt.Appendf(dst, `, "line": %d, "col": %d`, line, col)
+	if j.records {
+		dst = j.shown(j.exact(dst, []byte(text)), d)
+	}
+	j.end(dst)
+}
+
+// shown appends how other formats show a message.
+func (j *lines) shown(dst []byte, d *Diagnostic) []byte {
+	if d.Helper != "" {
+		dst = format.AppendQuoted(append(dst, `, "errno": `...), []byte(helperErrno(d)))
+	}
+	if d.Muted {
+		dst = append(dst, `, "muted": true`...)
+	}
+	if d.Source {
+		dst = append(dst, `, "source": true`...)
+	}
+	dst = fmt.Appendf(dst, `, "pos": [%d, %d, %d]`, d.Pos.Line, d.Pos.Col, d.Pos.EndCol)
+	for i, l := range d.Chain {
+		dst = append(dst, [2]string{`, "chain": [`, ", "}[min(i, 1)]...)
+		dst = format.AppendQuoted(append(dst, `{"file": `...), []byte(l.File))
+		dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "end_line": %d, "end_col": %d, "text": `, l.Line, l.Col, l.EndLine, l.EndCol)
+		dst = append(format.AppendQuoted(dst, []byte(l.Text)), '}')
+	}
+	if len(d.Chain) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 func (j *lines) Detached(d *Detachment) {
 	dst := format.AppendQuoted(append(j.begin("detached", nil), `, "probe": `...), []byte(d.Probe))
 	dst = format.AppendQuoted(append(dst, `, "filename": `...), []byte(j.Manifest.Script.File))
 	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "reason": "budget", "budget": %g`, d.Pos.Line, d.Pos.Col, d.Budget)
-	dst = fmt.Appendf(dst, `, "share": [%.6g, %.6g], "share_of_all": [%.6g, %.6g]`, d.Share[0], d.Share[1], d.All[0],
-		d.All[1])
+	shares := `, "share": [%.6g, %.6g], "share_of_all": [%.6g, %.6g]`
+	if j.records {
+		shares = `, "share": [%g, %g], "share_of_all": [%g, %g]`
+	}
+	dst = fmt.Appendf(dst, shares, d.Share[0], d.Share[1], d.All[0], d.All[1])
 	dst = fmt.Appendf(dst, `, "from": "%s", "to": "%s", "covered_ns": %d`, d.From.UTC().Format(time.RFC3339Nano),
 		d.To.UTC().Format(time.RFC3339Nano), d.To.Sub(d.From).Nanoseconds())
 	j.end(dst)
@@ -134,7 +212,12 @@ func (j *lines) Detached(d *Detachment) {
 
 func (j *lines) Lost(n uint64) { j.count("lost_events", "events", n) }
 
-func (j *lines) BeginTrials(string, []string) {}
+func (j *lines) BeginTrials(mode string, names []string) {
+	if j.records {
+		dst := format.AppendQuoted(append(j.begin("trials", nil), `, "mode": `...), []byte(mode))
+		j.end(appendList(append(dst, `, "names": `...), names))
+	}
+}
 
 func (j *lines) Trial(x *Trial) {
 	kind := "test_result"
@@ -146,15 +229,58 @@ func (j *lines) Trial(x *Trial) {
 		dst = fmt.Appendf(dst, `"average": %d, "iters": %d`, x.Took.Nanoseconds(), x.Iterations)
 	} else {
 		dst = fmt.Appendf(dst, `"duration": %d, "passed": %v, "output": `, x.Took.Nanoseconds(), x.Passed)
-		dst = format.AppendQuoted(dst, x.Output)
+		dst = j.exact(format.AppendQuoted(dst, x.Output), x.Output)
 	}
 	j.end(append(dst, "}}"...))
 }
 
-func (j *lines) EndTrials() {}
+func (j *lines) EndTrials() {
+	if j.records {
+		j.end(append(j.begin("trials", nil), `, "end": true`...))
+	}
+}
 
 func (j *lines) Map(x *Map) { j.mapLine(j, x) }
 
-func (j *lines) Snapshot(maps func(show func(*Map))) { maps(j.Map) }
+func (j *lines) Snapshot(maps func(show func(*Map))) {
+	j.snapshot(false)
+	maps(j.Map)
+}
 
-func (j *lines) End(maps func(show func(*Map))) { maps(j.Map) }
+func (j *lines) End(maps func(show func(*Map))) {
+	j.snapshot(true)
+	maps(j.Map)
+}
+
+// snapshot writes a line before the maps, with what formats of metrics write besides them.
+func (j *lines) snapshot(final bool) {
+	if !j.records {
+		return
+	}
+	dst := fmt.Appendf(j.begin("snapshot", nil), `, "final": %v`, final)
+	if j.Losses != nil {
+		dst = append(dst, `, "losses": [`...)
+		for i, l := range j.Losses() {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = format.AppendQuoted(append(dst, `{"cause": `...), []byte(l.Cause))
+			dst = append(strconv.AppendUint(append(dst, `, "count": `...), l.N, 10), '}')
+		}
+		dst = append(dst, ']')
+	}
+	for _, d := range j.detachments() {
+		dst = strconv.AppendInt(append(dst, `, "run_ns": `...), int64(d.Run), 10)
+		break
+	}
+	costs := j.costs()
+	for i := range costs {
+		c := &costs[i]
+		dst = format.AppendQuoted(append(dst, [2]string{`, "costs": [{"probe": `, `, {"probe": `}[min(i, 1)]...), []byte(c.Probe))
+		dst = fmt.Appendf(dst, `, "attached": %v, "covered_ns": %d, "used_ns": %d}`, c.Attached, c.Covered, c.Used)
+	}
+	if len(costs) > 0 {
+		dst = append(dst, ']')
+	}
+	j.end(dst)
+}

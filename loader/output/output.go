@@ -165,6 +165,7 @@ type Diagnostic struct {
 	Code     int    // error number that the helper returned
 	Source   bool   // show the line of the script
 	Muted    bool   // a warning, and warnings are disabled
+	Errno    string // Linux's message for Code, if this is another system
 }
 
 // Trial is the result of a test or benchmark.

@@ -15,6 +15,8 @@ type Writer struct {
 	limit int // number of bytes in buf at which they are passed on
 	// pass receives the text and returns a buffer for more. now means that no more text follows for now.
 	pass func(text []byte, now bool) []byte
+	// Also, if not nil, is written whenever this writer is: by Idle and Flush.
+	Also *Writer
 }
 
 // NewWriter returns a writer that hands its text to pass.
@@ -53,6 +55,9 @@ func (w *Writer) Write(text []byte) { w.End(append(w.buf, text...)) }
 // Idle is called when no event is waiting: all complete lines are written then,
 // which costs one system call for a burst of events instead of one per line.
 func (w *Writer) Idle() {
+	if w.Also != nil {
+		w.Also.Idle()
+	}
 	if w.mode == "full" {
 		w.pass(nil, true)
 		return
@@ -62,6 +67,9 @@ func (w *Writer) Idle() {
 
 // Flush passes the text on.
 func (w *Writer) Flush(now bool) {
+	if w.Also != nil {
+		w.Also.Flush(now)
+	}
 	w.buf = w.pass(w.buf, now)
 	if cap(w.buf) > 16*Fill {
 		w.buf = make([]byte, 0, Fill+4096)

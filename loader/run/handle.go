@@ -175,7 +175,10 @@ func (s *writer) onTime(e *format.Event) {
 	}
 	text := format.Strftime(nil, f, time.Now())
 	if len(text) == 0 || len(text) >= maxTime {
-		s.message("ERROR: strftime returned zero (Invalid argument)")
+		s.later(0, e.Pos, func(back *writer) {
+			back.Out.Idle()
+			back.errorLine("ERROR: strftime returned zero (Invalid argument)")
+		})
 		return
 	}
 	s.sink.Time(e, text)
@@ -261,8 +264,7 @@ func (s *session) env() *format.Env {
 	return &format.Env{
 		Ksym:    s.names.ksym,
 		Usym:    s.names.usym,
-		Kstack:  s.names.kstack,
-		Ustack:  s.names.ustack,
+		Stack:   s.names.stack,
 		Probe:   s.names.probe,
 		User:    userName,
 		Cgroup:  s.names.cgroups.Find,

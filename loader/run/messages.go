@@ -23,6 +23,7 @@ type messages struct {
 	// reader.
 	printer *printer
 	live    atomic.Bool
+	rec     *recording  // records messages, in their order
 	crashed atomic.Bool // an internal error was reported
 }
 
@@ -36,7 +37,10 @@ func (m *messages) warnOf(f *diag.Error) {
 	switch {
 	case m.muted:
 	case m.paint != nil:
-		m.queue(func() { m.screen.Around(func() { m.paint(f) }) }, len(f.Text))
+		m.queue(func() {
+			m.screen.Around(func() { m.paint(f) })
+			m.rec.message(f.Warning())
+		}, len(f.Text))
 	default:
 		m.line(f.Warning())
 	}
@@ -58,8 +62,14 @@ func (m *messages) internalError(pos manifest.Pos, err error) {
 
 // line writes a line.
 func (m *messages) line(text string) {
-	m.queue(func() { fmt.Fprintln(m.err, text) }, len(text))
+	m.queue(func() {
+		fmt.Fprintln(m.err, text)
+		m.rec.message(text)
+	}, len(text))
 }
+
+// ofSink writes a line of a sink: a replay makes it again.
+func (m *messages) ofSink(text string) { m.queue(func() { fmt.Fprintln(m.err, text) }, len(text)) }
 
 // queue queues a message of size bytes; messages are written in order.
 func (m *messages) queue(write func(), size int) {

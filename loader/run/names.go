@@ -65,16 +65,14 @@ func (n *names) probedFunc(addr uint64) (string, bool) {
 	return name, true
 }
 
-func (n *names) kstack(l *manifest.Layout, id uint64) string {
+func (n *names) stack(l *manifest.Layout, id uint64, tgid uint32) []format.Frame {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.symbols().Kstack(n.maps.frames(l, id), l.Mode)
-}
-
-func (n *names) ustack(l *manifest.Layout, id uint64, tgid uint32) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.symbols().Ustack(n.maps.frames(l, id), l.Mode, tgid)
+	addrs := n.maps.frames(l, id)
+	if l.Kind == "kstack" {
+		return n.symbols().Kstack(addrs, l.Mode)
+	}
+	return n.symbols().Ustack(addrs, l.Mode, tgid)
 }
 
 func (n *names) symbols() *symbols.Table {

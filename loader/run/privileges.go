@@ -56,7 +56,7 @@ func namesUsers(m *manifest.Manifest) bool { return prints(m, "ustack", "usym") 
 
 // namesContainers reports whether cgroups are printed by name.
 func namesContainers(m *manifest.Manifest, o *Options) bool {
-	return prints(m, "cgroup_path") || (o.Names || o.Sink.Metrics) && hasCgroupKey(m)
+	return prints(m, "cgroup_path") || (o.Names || o.Sink.Metrics || o.Record != nil) && hasCgroupKey(m)
 }
 
 // hasCgroupKey reports whether keys of a map have IDs of cgroups.

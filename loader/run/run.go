@@ -94,6 +94,8 @@ type session struct {
 	// front and back write the output; nil before and after the run.
 	front, back *writer
 	snapshots   snapshots
+	rec         *recording // nil: none
+	text        []byte     // the JSON of the manifest
 }
 
 // ErrNoProbes means that no attach point of the script exists here.
@@ -485,9 +487,10 @@ func (s *session) finish() (int, error) {
 				s.end.unstarted),
 		)
 	}
-	if (s.msg.crashed.Load() || s.end.unwritten.Load()) && s.end.status == 0 {
+	if (s.msg.crashed.Load() || s.end.unwritten.Load() || s.rec.failed()) && s.end.status == 0 {
 		s.end.status = 1
 	}
+	s.rec.end(s.end.status)
 	return s.end.status, endErr
 }
 

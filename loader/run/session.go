@@ -3,6 +3,7 @@
 package run
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/cilium/ebpf"
@@ -43,6 +44,10 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	if s.opts.Getenv == nil {
 		s.opts.Getenv = func(string) string { return "" }
 	}
+	s.text = o.Text
+	if s.opts.Record != nil {
+		s.rec = &recording{w: s.opts.Record}
+	}
 	s.connect()
 	s.progress.Start(s.opts.Progress)
 	if err := s.prepare(o); err != nil {
@@ -57,6 +62,9 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 // connect tells the parts of a session which others they use.
 func (s *session) connect() {
 	s.msg.script, s.msg.err, s.msg.muted, s.msg.paint = &s.manifest.Script, s.opts.Err, s.opts.NoWarnings, s.opts.PaintWarning
+	if s.rec != nil {
+		s.msg.rec, s.rec.fail = s.rec, func(text string) { fmt.Fprintln(s.msg.err, text) }
+	}
 	s.names.warn, s.names.demangle, s.names.cgroups.Container = s.msg.warn, s.manifest.Config.CppDemangle, s.names.container
 	if s.opts.NoHelper {
 		s.names.helper = symbols.None
@@ -72,6 +80,7 @@ func (x *Session) Attach() error {
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
+	s.begin()
 	if s.opts.Mode != "" { // tests run one by one, in order
 		return nil
 	}

@@ -43,7 +43,7 @@ func (s *writer) onCat(e *format.Event) {
 	name := string(s.printf(e))
 	failed := func(what string, err error) {
 		s.Out.Idle()
-		fmt.Fprintf(s.msg.err, "ERROR: failed to %s file '%s' (%s)\n", what, name, cause(err))
+		s.errorLine(fmt.Sprintf("ERROR: failed to %s file '%s' (%s)", what, name, cause(err)))
 	}
 	type opened struct {
 		f   *os.File
@@ -135,7 +135,7 @@ func (s *writer) onSystem(e *format.Event) {
 			held = append(held, '\n')
 		}
 		s.Out.Idle()
-		fmt.Fprintf(s.msg.err, "%sERROR: %s\n", string(held), commandFailure(state))
+		s.errorLine(fmt.Sprintf("%sERROR: %s", string(held), commandFailure(state)))
 		return
 	}
 	s.sink.Piece(e, held, first, true)

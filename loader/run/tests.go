@@ -91,12 +91,13 @@ func trialNames(all []*trial) []string {
 // run runs the program n times and then handles the records that it sent.
 func (s *trials) run(t *trial, times int) error {
 	var text bytes.Buffer
-	opts, errOut, kept, front, back := s.opts, s.msg.err, s.msg.printer, s.front, s.back
+	opts, errOut, kept, front, back, rec := s.opts, s.msg.err, s.msg.printer, s.front, s.back, s.msg.rec
 	s.opts.Sink, s.opts.Out, s.msg.err, s.opts.Escape, s.opts.Buffer = &output.Text, &text, &text, false, "full"
+	s.opts.Record, s.msg.rec = nil, nil // the output is part of the result
 	s.startPrinter()
 	defer func() {
 		s.stopPrinter()
-		s.opts, s.msg.err, s.msg.printer, s.front, s.back = opts, errOut, kept, front, back
+		s.opts, s.msg.err, s.msg.printer, s.front, s.back, s.msg.rec = opts, errOut, kept, front, back, rec
 	}()
 	s.end.errors = 0
 	var err error
@@ -182,7 +183,7 @@ func (s *trials) runBenchmarks() error {
 			if t.passed {
 				s.report(t, times)
 			} else if t.result == 0 {
-				s.front.message(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name))
+				s.front.later(0, t.plan.Prog.Pos, func(back *writer) { back.errorLine(fmt.Sprintf("ERROR: Benchmark '%s' failed.", t.name)) })
 				s.end.status = 1
 			}
 			s.front.Out.Idle()

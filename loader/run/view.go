@@ -34,6 +34,11 @@ func (w *writer) liveView(maps []*output.Map) {
 	for _, x := range maps {
 		sink.Map(x)
 	}
+	output.RecordSnapshot(w.sink, func(show func(*output.Map)) {
+		for _, x := range maps {
+			show(x)
+		}
+	})
 	run.Out.Flush(true)
 	w.Out.Flush(true)
 	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)

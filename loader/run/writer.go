@@ -34,12 +34,16 @@ func (s *session) startPrinter() {
 		return text[:0]
 	})
 	s.front.isFront = true
+	if s.rec != nil && s.opts.Record != nil {
+		s.front.record(s.rec, p, true)
+		s.back.record(s.rec, p, false)
+	}
 }
 
 // newWriter returns a writer that passes its output to pass.
 func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 	w := &writer{session: s, Run: s.facts()}
-	w.Out, w.Message, w.MessageNow = output.NewWriter(s.opts.Buffer, pass), w.message, s.msg.line
+	w.Out, w.Message, w.MessageNow = output.NewWriter(s.opts.Buffer, pass), w.message, s.msg.ofSink
 	w.Post = func(size int, job func()) { w.later(size, manifest.Pos{}, func(*writer) { job() }) }
 	w.sink = s.opts.Sink.New(w.Run)
 	return w
@@ -86,9 +90,15 @@ func (w *writer) later(size int, pos manifest.Pos, job func(*writer)) {
 // guarded runs a job of the printer and writes its output. If the job fails, only an error at pos
 // is written.
 func (w *writer) guarded(pos manifest.Pos, job func()) {
-	kept := w.Out.Len()
+	kept, recorded := w.Out.Len(), 0
+	if w.Out.Also != nil {
+		recorded = w.Out.Also.Len()
+	}
 	guard(func(err error) {
 		w.Out.Truncate(kept)
+		if w.Out.Also != nil {
+			w.Out.Also.Truncate(recorded)
+		}
 		w.msg.internalError(pos, err)
 	}, job)
 	w.Out.Idle()
@@ -100,6 +110,12 @@ func (w *writer) message(text string) {
 		back.Out.Idle()
 		fmt.Fprintln(back.msg.err, text)
 	})
+}
+
+// errorLine writes a line to the error output at once. The printer calls it after the output before it.
+func (w *writer) errorLine(text string) {
+	fmt.Fprintln(w.msg.err, text)
+	w.msg.rec.message(text)
 }
 
 // slowKinds are the layouts whose printing reads files of the host.

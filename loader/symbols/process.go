@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/safefile"
+	"btc/loader/format"
 )
 
 // process is a snapshot of a process's memory map, taken when the program reports the
@@ -285,20 +286,31 @@ func parseMapping(line string) (m mapping, ok bool) {
 // User finds the function at an address of a process, and the file it is in.
 // Without a symbol, name is empty and file is still set.
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
+	f := format.Frame{Address: addr}
+	t.userFrame(&f, tgid)
+	return f.Sym, f.File, f.Offset
+}
+
+// userFrame sets what is known of a frame of a process.
+func (t *Table) userFrame(f *format.Frame, tgid uint32) {
 	t.payer = tgid
-	m, addr := t.findPlain(addr, tgid)
+	m, addr := t.findPlain(f.Address, tgid)
 	if m == nil {
-		return t.perfMapped(addr, tgid)
+		f.Sym, f.File, f.Offset = t.perfMapped(addr, tgid)
+		return
 	}
+	f.File = m.path
 	syms := t.symbols(m, tgid)
 	if syms == nil {
-		return "", m.path, 0
+		return
 	}
-	name, off, ok := syms.lookup(addr - m.start + m.off)
-	if !ok {
-		return "", m.path, 0
+	at := addr - m.start + m.off
+	if f.BuildID = syms.buildID; f.BuildID != "" {
+		f.FileOffset = at
 	}
-	return t.show(name), m.path, off
+	if name, off, ok := syms.lookup(at); ok {
+		f.Sym, f.Offset = t.show(name), off
+	}
 }
 
 // maxMissed bounds the unknown pages of a process for which its map is read again.

@@ -2,88 +2,32 @@
 
 package symbols
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "btc/loader/format"
 
-// Stack formats.
-const (
-	ModeBpftrace = "bpftrace"
-	ModePerf     = "perf"
-	ModeRaw      = "raw"
-	ModeBuildID  = "build_id"
-)
-
-// Kstack returns the text of a kernel stack, innermost frame first.
-func (t *Table) Kstack(frames []uint64, mode string) string {
-	return stack(frames, mode, func(addr uint64) (string, string, uint64) {
-		sym, off, ok := t.Kernel(addr)
-		if !ok {
-			return "", "", 0
+// Kstack returns the frames of a kernel stack, innermost first, with what a mode of printing shows of them.
+func (t *Table) Kstack(addrs []uint64, mode string) []format.Frame {
+	return frames(addrs, mode, func(f *format.Frame) {
+		if sym, off, ok := t.Kernel(f.Address); ok && mode != format.ModeBuildID {
+			f.Sym, f.File, f.Offset = sym.Name, sym.Module, off
 		}
-		return sym.Name, sym.Module, off
-	}, nil)
+	})
 }
 
-// Ustack returns the text of a user stack of process tgid.
-func (t *Table) Ustack(frames []uint64, mode string, tgid uint32) string {
-	return stack(frames, mode, func(addr uint64) (string, string, uint64) {
-		return t.User(addr, tgid)
-	}, func(addr uint64) string { return t.buildIDFrame(addr, tgid) })
+// Ustack returns the frames of a user stack of process tgid, like Kstack.
+func (t *Table) Ustack(addrs []uint64, mode string, tgid uint32) []format.Frame {
+	return frames(addrs, mode, func(f *format.Frame) { t.userFrame(f, tgid) })
 }
 
-// unwindFailure is the frame for a stack that could not be unwound.
-const unwindFailure = ^uint64(0)
-
-// stack begins with a newline and ends each frame with one, as the language prints stacks.
-func stack(frames []uint64, mode string, find func(uint64) (name, module string, off uint64),
-	buildID func(uint64) string) string {
-	var b strings.Builder
-	b.WriteByte('\n')
-	for _, addr := range frames {
-		if addr == unwindFailure {
-			b.WriteString("        <unwind failure>\n")
-			break
+func frames(addrs []uint64, mode string, find func(f *format.Frame)) []format.Frame {
+	all := make([]format.Frame, len(addrs))
+	for i, addr := range addrs {
+		all[i].Address = addr
+		if addr == format.UnwindFailure {
+			return all[:i+1]
 		}
-		switch {
-		case mode == ModeRaw, mode == ModeBuildID && buildID == nil:
-			fmt.Fprintf(&b, "%x\n", addr)
-		case mode == ModeBuildID:
-			b.WriteString(buildID(addr) + "\n")
-		default:
-			b.WriteString(frame(addr, mode, find) + "\n")
+		if mode != format.ModeRaw {
+			find(&all[i])
 		}
 	}
-	return b.String()
-}
-
-func frame(addr uint64, mode string, find func(uint64) (name, module string, off uint64)) string {
-	name, module, off := find(addr)
-	if mode == ModePerf {
-		if name == "" {
-			return fmt.Sprintf("\t%x 0x%x ([unknown])", addr, addr)
-		}
-		text := fmt.Sprintf("\t%x %s+%d", addr, name, off)
-		if module != "" {
-			text += " (" + module + ")"
-		}
-		return text
-	}
-	if name == "" {
-		return "        " + hex(addr)
-	}
-	return "        " + name + "+" + strconv.FormatUint(off, 10)
-}
-
-// buildIDFrame returns "<build id> 0x<offset in the file>", or the bare address.
-func (t *Table) buildIDFrame(addr uint64, tgid uint32) string {
-	m := t.find(addr, tgid)
-	if m != nil {
-		if f := t.symbols(m, tgid); f != nil && f.buildID != "" {
-			return fmt.Sprintf("%s 0x%02x", f.buildID, addr-m.start+m.off)
-		}
-	}
-	return strconv.FormatUint(addr, 16)
+	return all
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"btc/loader/format"
 )
 
 func TestParseMapping(t *testing.T) {
@@ -149,29 +151,13 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestStackForms(t *testing.T) {
-	find := func(addr uint64) (string, string, uint64) {
-		if addr == 0x1010 {
-			return "f", "mod", 16
-		}
-		return "", "", 0
+func TestStackEnds(t *testing.T) {
+	frames := frames([]uint64{1, format.UnwindFailure, 2}, "", func(f *format.Frame) { f.Sym = "f" })
+	if len(frames) != 2 || frames[0].Sym != "f" || frames[1].Sym != "" {
+		t.Errorf("got %+v", frames)
 	}
-	frames := []uint64{0x1010, 0x99}
-	for mode, want := range map[string]string{
-		"":           "\n        f+16\n        0x99\n",
-		ModeBpftrace: "\n        f+16\n        0x99\n",
-		ModePerf:     "\n\t1010 f+16 (mod)\n\t99 0x99 ([unknown])\n",
-		ModeRaw:      "\n1010\n99\n",
-	} {
-		if got := stack(frames, mode, find, nil); got != want {
-			t.Errorf("%s: got %q, want %q", mode, got, want)
-		}
-	}
-	if got := stack([]uint64{unwindFailure, 1}, "", find, nil); got != "\n        <unwind failure>\n" {
-		t.Errorf("got %q", got)
-	}
-	if got := stack(nil, "", find, nil); got != "\n" {
-		t.Errorf("empty stack: %q", got)
+	if frames := (&Table{}).Ustack([]uint64{1}, format.ModeRaw, 1); len(frames) != 1 || frames[0].Address != 1 {
+		t.Errorf("raw: %+v", frames)
 	}
 }
 

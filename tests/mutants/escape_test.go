@@ -120,7 +120,7 @@ func outputs(t *testing.T, data []byte, m *manifest.Manifest, hostile string) ma
 	for _, f := range output.Formats {
 		var out bytes.Buffer
 		env := format.Env{Escape: !f.JSON, Trailer: "..", User: func(uint64) string { return hostile }, Ksym: func(uint64) string { return hostile }, Usym: func(uint64, uint32) string { return hostile }, Probe: func(uint64) string { return hostile },
-			Cgroup: func(uint64, string) format.Cgroup { return format.Cgroup{} }, Clock: func(ns uint64, clock int) time.Time { return time.Unix(0, int64(ns)) }, Kstack: func(*manifest.Layout, uint64) string { return "a\n" }, Ustack: func(*manifest.Layout, uint64, uint32) string { return "a\n" }}
+			Cgroup: func(uint64, string) format.Cgroup { return format.Cgroup{} }, Clock: func(ns uint64, clock int) time.Time { return time.Unix(0, int64(ns)) }, Stack: func(*manifest.Layout, uint64, uint32) []format.Frame { return []format.Frame{{Sym: "a"}} }}
 		run := &output.Run{
 			Manifest: m, Env: &env, Message: func(string) {}, MessageNow: func(string) {}, Post: func(_ int, job func()) { job() },
 			Frames: func(*manifest.Layout, uint64) []uint64 { return nil }, Object: "x", Host: "h",

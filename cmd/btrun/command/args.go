@@ -61,9 +61,15 @@ func parseArgs(args []string) (*arguments, error) {
 		o.format = output.Find(o.Format)
 	}
 	if o.Remote {
-		if o.object != streamed || o.Output != "" {
+		if o.object != streamed || o.Output != "" || o.Record != "" {
 			return o, errors.New("--remote reads the object from standard input and writes to standard output: btrun --remote -")
 		}
+		o.format = output.Find(output.Lossless)
+	}
+	switch o.JSON2 {
+	case "1":
+		o.format = output.Find(output.Version1)
+	case "2":
 		o.format = output.Find(output.Lossless)
 	}
 	o.grants.All = o.Unsafe
@@ -112,7 +118,7 @@ func (o *arguments) bound() (err error) {
 	if o.policy, err = policy.Host(); err != nil {
 		return err
 	}
-	for _, path := range []string{o.Output, o.Capture} {
+	for _, path := range []string{o.Output, o.Record, o.Capture} {
 		if err := o.policy.Output(path); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -211,20 +212,44 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 	}
 	r := &o.Report
 	r.Out, r.Err = s.Out, s.Err
-	if o.Output == "" {
+	var files []outputs
+	end := func(ran bool) (err error) {
+		for _, f := range files {
+			err = errors.Join(err, f.end(ran))
+		}
+		return err
+	}
+	if o.Output != "" {
+		out, err := openOutput(o, stderr)
+		if err != nil {
+			return 1, err
+		}
+		r.Out, files = out, append(files, out)
+	} else {
 		r.Live = o.Top > 0 && os.Getenv("TERM") != "dumb"
-		return runObject(o, obj, func() {}, s.Attached)
 	}
-	out, err := openOutput(o, stderr)
-	if err != nil {
-		return 1, err
+	if o.Values.Record != "" {
+		rec, err := openRecording(o, stderr)
+		if err != nil {
+			end(false)
+			return 1, err
+		}
+		r.Record, files = rec, append(files, rec)
 	}
-	r.Out = out
-	status, err = runObject(o, obj, func() { out.end(false) }, s.Attached)
-	if e := out.end(err == nil); err == nil && e != nil {
+	status, err = runObject(o, obj, func() { end(false) }, s.Attached)
+	if e := end(err == nil); err == nil && e != nil {
 		status, err = 1, e
 	}
 	return status, err
+}
+
+// openRecording opens the file of --record. A regular file is rotated as that of -o is.
+func openRecording(o *arguments, stderr io.Writer) (outputs, error) {
+	if o.rotate == 0 {
+		return createOutput(o.Values.Record)
+	}
+	o.Process.CreatesFiles = true
+	return createRotating(o.Values.Record, o.rotate, cmp.Or(o.Keep, defaultKeep), stderr)
 }
 
 // openOutput opens the -o file in the way that suits the run.
@@ -235,11 +260,7 @@ func openOutput(o *arguments, stderr io.Writer) (outputs, error) {
 		return createDocument(o.Output)
 	case o.rotate != 0 || o.Every != 0 && isReplaced(o.Output) && !o.format.Document:
 		o.Process.CreatesFiles = o.rotate != 0
-		keep := o.Keep
-		if keep == 0 {
-			keep = defaultKeep
-		}
-		return createRotating(o.Output, o.rotate, keep, stderr)
+		return createRotating(o.Output, o.rotate, cmp.Or(o.Keep, defaultKeep), stderr)
 	}
 	return createOutput(o.Output)
 }

@@ -27,6 +27,7 @@ type rotatingFile struct {
 	started  bool      // the old content has been truncated
 	written  int64     // size of f, up to the end of a line, in bytes
 	looked   time.Time // when the path was last compared with f
+	head     []byte    // the first line, if each file begins with it: the head of a recording
 	partial  []byte    // an incomplete line
 	dropped  uint64    // dropped lines
 	reported uint64    // dropped lines that have been reported
@@ -145,7 +146,15 @@ func (r *rotatingFile) lines(b []byte) {
 // put writes whole lines, or as many of them as fit if the disk is full.
 func (r *rotatingFile) put(b []byte) {
 	n := 0
+	if !r.started && bytes.HasPrefix(b, []byte(`{"type": "head"`)) {
+		r.head = bytes.Clone(b[:bytes.IndexByte(b, '\n')+1])
+	}
+	again := r.started
 	err := r.ready()
+	if err == nil && again && r.written == 0 && len(r.head) > 0 {
+		n, err = r.f.WriteAt(r.head, 0)
+		r.written, n = int64(n), 0
+	}
 	if err == nil {
 		n, err = r.f.WriteAt(b, r.written)
 	}
