@@ -21,16 +21,19 @@ type Env struct {
 	Ksym func(addr uint64) string              // kernel symbol's bare name, or the address in hex
 	Usym func(addr uint64, tgid uint32) string // as Ksym, for an address of a process
 	// Stack returns the frames of a stack of layout l, innermost first; tgid is 0 for one of the kernel.
-	Stack   func(l *manifest.Layout, id uint64, tgid uint32) []Frame
-	Probe   func(id uint64) string
-	User    func(uid uint64) string
-	Cgroup  func(id uint64, filter string) Cgroup
-	Clock   func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
-	Fail    func(text string)                    // reports a value that cannot be printed; may be nil
-	Trailer string                               // appended to a truncated string
-	Escape  bool                                 // control characters in strings are shown as \xNN
-	oneLine bool                                 // newlines in strings, too
-	Names   bool                                 // the container's name follows the ID of a cgroup
+	Stack  func(l *manifest.Layout, id uint64, tgid uint32) []Frame
+	Probe  func(id uint64) string
+	User   func(uid uint64) string
+	Cgroup func(id uint64, filter string) Cgroup
+	Clock  func(ns uint64, clock int) time.Time // wall-clock time of a clock's reading
+	// Strftime, if not nil, returns the text of a time instead of Clock, and Local a time in the zone of the run.
+	Strftime func(l *manifest.Layout, ns uint64) string
+	Local    func(t time.Time) time.Time
+	Fail     func(text string) // reports a value that cannot be printed; may be nil
+	Trailer  string            // appended to a truncated string
+	Escape   bool              // control characters in strings are shown as \xNN
+	oneLine  bool              // newlines in strings, too
+	Names    bool              // the container's name follows the ID of a cgroup
 }
 
 // Value is an object and its layout. The bytes are Layout.Size long, except for a variable field, where they are the
@@ -298,6 +301,9 @@ func appendMac(_ *Env, dst []byte, _ *manifest.Layout, b []byte, _ bool) []byte 
 
 func appendTimestamp(e *Env, dst []byte, l *manifest.Layout, b []byte, _ bool) []byte {
 	ns := binary.NativeEndian.Uint64(b)
+	if e.Strftime != nil {
+		return append(dst, e.Strftime(l, ns)...)
+	}
 	if e.Clock == nil {
 		return strconv.AppendUint(dst, ns, 10)
 	}

@@ -182,7 +182,7 @@ func (j *lines) shown(dst []byte, d *Diagnostic) []byte {
 	if d.Source {
 		dst = append(dst, `, "source": true`...)
 	}
-	dst = fmt.Appendf(dst, `, "pos": [%d, %d, %d]`, d.Pos.Line, d.Pos.Col, d.Pos.EndCol)
+	dst = appendPos(dst, d.Pos)
 	for i, l := range d.Chain {
 		dst = append(dst, [2]string{`, "chain": [`, ", "}[min(i, 1)]...)
 		dst = format.AppendQuoted(append(dst, `{"file": `...), []byte(l.File))
@@ -193,6 +193,11 @@ func (j *lines) shown(dst []byte, d *Diagnostic) []byte {
 		dst = append(dst, ']')
 	}
 	return dst
+}
+
+// appendPos appends a position with its end.
+func appendPos(dst []byte, p manifest.Pos) []byte {
+	return fmt.Appendf(dst, `, "pos": [%d, %d, %d]`, p.Line, p.Col, p.EndCol)
 }
 
 func (j *lines) Detached(d *Detachment) {
@@ -206,6 +211,9 @@ func (j *lines) Detached(d *Detachment) {
 	dst = fmt.Appendf(dst, shares, d.Share[0], d.Share[1], d.All[0], d.All[1])
 	dst = fmt.Appendf(dst, `, "from": "%s", "to": "%s", "covered_ns": %d`, d.From.UTC().Format(time.RFC3339Nano),
 		d.To.UTC().Format(time.RFC3339Nano), d.To.Sub(d.From).Nanoseconds())
+	if j.records {
+		dst = appendPos(dst, d.Pos)
+	}
 	j.end(dst)
 	j.Out.Idle()
 }

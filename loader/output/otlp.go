@@ -3,6 +3,7 @@
 package output
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ const (
 func otlpResource(r *Run) []byte {
 	dst := append([]byte(nil), `"resource":{"attributes":[`...)
 	for i, a := range [][2]string{
-		{"service.name", "btc/" + r.Object}, {"host.name", r.Host}, {"host.arch", arch.HostLabel()},
+		{"service.name", "btc/" + r.Object}, {"host.name", r.Host}, {"host.arch", cmp.Or(r.Arch, arch.HostLabel())},
 		{"btc.object", r.Object}, {"btc.object.sha256", r.Manifest.Object.SHA256}, {"btc.script", r.Manifest.Script.File},
 	} {
 		if i > 0 {

@@ -77,6 +77,8 @@ type Run struct {
 	Post func(size int, job func())
 	// Object is the object's name in metrics, Host the name of this machine.
 	Object, Host string
+	// Arch is the architecture of the run's machine; "": this one.
+	Arch string
 	// MaxSeries is the maximum number of series of a metric; 0: DefaultMaxSeries.
 	MaxSeries int
 	// Losses returns the losses since the start, by cause.

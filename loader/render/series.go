@@ -145,7 +145,7 @@ const (
 
 // appendSeries appends a graph with a row for each interval, without the last
 // line's end.
-func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte) []byte) []byte {
+func appendSeries(dst []byte, env *format.Env, m *manifest.Map, el *Element, full func(dst []byte) []byte) []byte {
 	if el.Rows == 0 {
 		return append(dst, "<no data>"...)
 	}
@@ -181,7 +181,7 @@ func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte
 	}
 	el.eachRow(
 		func(n uint64, p *aggregate.Point) {
-			dst = full(appendPoint(dst, Start(m, n), p, lo, hi, zero, digits, isSigned))
+			dst = full(appendPoint(dst, local(env, Start(m, n)), p, lo, hi, zero, digits, isSigned))
 		},
 		func(n uint64) {
 			dst = append(append(dst, strings.Repeat(" ", width+1)...), "... "...)
@@ -193,8 +193,15 @@ func appendSeries(dst []byte, m *manifest.Map, el *Element, full func(dst []byte
 	return append(dst, axis...)
 }
 
-func appendPoint(dst []byte, start time.Time, p *aggregate.Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
-	local := start.Local()
+// local returns a time in the zone that the run prints times in.
+func local(env *format.Env, t time.Time) time.Time {
+	if env.Local != nil {
+		return env.Local(t)
+	}
+	return t.Local()
+}
+
+func appendPoint(dst []byte, local time.Time, p *aggregate.Point, lo, hi uint64, zero, digits int, isSigned bool) []byte {
 	dst = local.AppendFormat(dst, "15:04:05")
 	if digits > 0 {
 		dst = append(dst, fmt.Sprintf(".%09d", local.Nanosecond())[:1+digits]...)

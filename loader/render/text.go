@@ -143,7 +143,7 @@ func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div 
 	case "lhist":
 		return appendRows(dst, m.Buckets(), el, 1, full)
 	case "tseries":
-		return appendSeries(dst, m, el, full)
+		return appendSeries(dst, env, m, el, full)
 	}
 	return format.AppendInt(dst, divide(el.Value, div, isSigned), isSigned)
 }

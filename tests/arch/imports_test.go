@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 	"fleet/merge":        {"internal/manifest", "loader/format", "loader/output", "loader/render"},
 	"report/flamegraph":  {},
 	"fleet/fan":          {"internal/manifest", "fleet/merge"},
+	"fleet/replay":       {"internal/manifest", "fleet/merge", "loader/format", "loader/output", "loader/render"},
 	"internal/elffile":   {"internal/safefile"},
 	"internal/kernelfs":  {"internal/manifest"},
 	"targets/targetfile": {"internal/kernelfs"},

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"btc/fleet/replay"
+	"btc/internal/option"
+	"btc/internal/safefile"
+	"btc/loader/format"
+	"btc/loader/output"
+)
+
+// replayOptions are the options of btc replay.
+type replayOptions struct {
+	form, file string
+	from, to   replay.Moment
+}
+
+func replayCommand() *command {
+	r := &replayOptions{form: output.Text.Name}
+	moment := func(name string, to *replay.Moment) func(string) error {
+		return func(text string) (err error) {
+			if *to, err = replay.ParseMoment(text); err != nil {
+				return fmt.Errorf("--%s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return &command{
+		name: "replay", operands: "FILE.jsonl", summary: "print the output of a recorded run again", files: []string{"jsonl", "json", "gz", "zst"},
+		about: "FILE is what btrun --record or btrun -f json2 wrote; - is standard input. The output is what the run printed, " +
+			"or would have printed in another format, and its messages are on standard error. Nothing of this machine is " +
+			"part of it: names, stacks, times and the output of commands are those of the recording. Files compressed " +
+			"with gzip or zstd are read, and written if the name of -o ends in .gz or .zst.",
+		examples: []example{
+			{"btc replay run.jsonl", "print what the run printed"},
+			{"btc replay -f otlp run.jsonl.gz", "print it as metrics and logs for OpenTelemetry"},
+			{"btc replay --from 90s --to 2m run.jsonl", "print half a minute of the run"},
+		},
+		options: option.Table{
+			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(output.Names()...),
+				Help: "format of the output: " + output.Usage() + "; default: text"},
+			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
+			{Name: "from", Value: "TIME", To: moment("from", &r.from),
+				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
+			{Name: "to", Value: "TIME", To: moment("to", &r.to), Help: "leave out what was after TIME"},
+		},
+		run: func(line *option.Line) int {
+			files := line.All()
+			if len(files) != 1 {
+				return fail("expected one file of btrun --record or btrun -f json2, or - for standard input; found %d", len(files))
+			}
+			if err := r.replay(files[0]); err != nil {
+				return fail("%s", oneLine(err.Error()))
+			}
+			return 0
+		},
+	}
+}
+
+// replay replays a file.
+func (r *replayOptions) replay(name string) error {
+	in, err := openRecording(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	f := output.Find(r.form)
+	opts := replay.Options{Format: f, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
+	var out io.WriteCloser
+	switch {
+	case r.file != "":
+		if out, err = createCompressed(r.file); err != nil {
+			return err
+		}
+		opts.Out = out
+	case isTerminal(os.Stdout) && f.JSON:
+		opts.Out = format.TerminalJSON(os.Stdout)
+	default:
+		opts.Escape = isTerminal(os.Stdout)
+	}
+	cut, err := replay.Run(name, in, opts)
+	if out != nil {
+		err = errors.Join(err, out.Close())
+	}
+	if cut {
+		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
+	}
+	return err
+}
+
+// recording is a file that may be compressed.
+type recording struct {
+	io.Reader
+	closers []func()
+}
+
+func (r *recording) Close() error {
+	for _, f := range r.closers {
+		f()
+	}
+	return nil
+}
+
+// maxWindow bounds the memory of a file compressed with zstd.
+const maxWindow = 128 << 20
+
+// openRecording opens a file, and decompresses it as its first bytes say; - is standard input.
+func openRecording(name string) (*recording, error) {
+	f := os.Stdin
+	r := &recording{}
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		r.closers = append(r.closers, func() { f.Close() })
+	}
+	b := bufio.NewReaderSize(f, 64<<10)
+	r.Reader = b
+	magic, _ := b.Peek(4) // a file may be shorter
+	var err error
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		r.Reader, err = gzip.NewReader(b)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(b, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1)); err == nil {
+			r.Reader, r.closers = z, append(r.closers, z.Close)
+		}
+	}
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// compressed is a file that is compressed if its name says so.
+type compressed struct {
+	io.Writer
+	close []func() error // in order
+}
+
+func (c *compressed) Close() (err error) {
+	for _, f := range c.close {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+// createCompressed creates a file, which is compressed with gzip or zstd if its name ends in .gz or .zst.
+func createCompressed(name string) (*compressed, error) {
+	f, err := safefile.Create(name, os.O_TRUNC, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	c := &compressed{Writer: f, close: []func() error{f.Close}}
+	switch {
+	case strings.HasSuffix(name, ".gz"):
+		z := gzip.NewWriter(f)
+		c.Writer, c.close = z, []func() error{z.Close, f.Close}
+	case strings.HasSuffix(name, ".zst"):
+		z, err := zstd.NewWriter(f)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		c.Writer, c.close = z, []func() error{z.Close, f.Close}
+	}
+	return c, nil
+}

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replay prints the results of a recorded run again, in any format of output: btrun --record and btrun -f json2
+// write the recording.
+//
+// It takes the lines of a recording, which may be hostile, and drives the same output.Sink as the run did, with values
+// that are decoded by the layouts of the recorded manifest. What only the host knew, such as names and stacks, is that of
+// the recording: nothing is looked up on this machine, so that it works on any system. Lines are handled one by one, or
+// one snapshot of the maps at a time.
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"btc/fleet/merge"
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/format"
+	"btc/loader/output"
+	"btc/loader/render"
+)
+
+// Options are what a replay prints, and where.
+type Options struct {
+	Format   *output.Format // nil: text
+	From, To Moment
+	Escape   bool // text: show control characters in strings as \xNN
+	Out, Err io.Writer
+}
+
+// Moment is a time in a run: At, or Since after its start. The zero value is no time.
+type Moment struct {
+	At    time.Time
+	Since time.Duration
+	Given bool
+}
+
+// ParseMoment reads a time in RFC 3339, or a duration since the start of the run, such as 90s.
+func ParseMoment(text string) (m Moment, err error) {
+	m.Given = true
+	if m.Since, err = time.ParseDuration(text); err == nil {
+		return m, nil
+	}
+	if m.At, err = time.Parse(time.RFC3339Nano, text); err != nil {
+		return m, fmt.Errorf("%.60q is neither a time since the start of the run, such as 90s, nor one such as 2026-11-21T14:24:09Z", text)
+	}
+	return m, nil
+}
+
+// in returns the time in a run that started at a time.
+func (m Moment) in(started time.Time) time.Time {
+	if m.Given && m.At.IsZero() {
+		return started.Add(m.Since)
+	}
+	return m.At
+}
+
+// Errors about a recording.
+var (
+	// ErrVersion1 is the error for output of json2 version 1, which lacks what a replay needs.
+	ErrVersion1 = errors.New("it is json2 of version 1, or has no head: btc merge reads it, btc replay needs btrun --record, or -f json2 of a newer btrun")
+	// ErrMerged is the error for the report of several hosts.
+	ErrMerged = errors.New("it is a merged report")
+)
+
+// player replays a recording.
+type player struct {
+	opts     Options
+	manifest *manifest.Manifest
+	run      *output.Run
+	sink     output.Sink
+	top      render.Top
+	decoder  decoder
+	formats  []*format.Format // of events, when they are needed
+	zone     []period
+	err      error // of writing
+
+	losses   []output.Loss
+	costs    []output.Cost
+	detached []output.Detachment
+	duration time.Duration // of the run, as of the last snapshot
+
+	pending  bool // a snapshot whose maps are being collected
+	final    bool
+	at       time.Time
+	maps     [][]byte
+	size     int
+	maxBytes int
+	ended    bool // the recording has its last line
+}
+
+// period is a period of a time zone.
+type period struct {
+	from int64
+	zone *time.Location
+}
+
+// Run replays a recording; name is its name in errors. cut reports that the recording ends within a line. What precedes
+// an error is printed.
+func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
+	p := &player{opts: opts, maxBytes: maxHead}
+	n := 0
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("%s:%d: internal error: %v", name, n, x)
+		}
+	}()
+	cut, err = merge.Lines(in, p.maxLine, func(line []byte) error {
+		n++
+		return p.line(line)
+	})
+	if err == nil && p.run == nil {
+		err = ErrVersion1
+	}
+	if err != nil {
+		err = fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
+	}
+	if p.run != nil {
+		if e := p.flush(); err == nil && e != nil {
+			err = fmt.Errorf("%s:%d: %w", name, n, e)
+		}
+		p.run.Out.Flush(true)
+	}
+	if p.err != nil {
+		err = p.err
+	}
+	return cut, err
+}
+
+// maxHead bounds the first line: a manifest has at most 64 MiB.
+const maxHead = 128 << 20
+
+func (p *player) maxLine() int { return p.maxBytes }
+
+// line replays a line.
+func (p *player) line(text []byte) error {
+	if len(strings.TrimSpace(string(text[:min(len(text), 8)]))) == 0 && len(strings.TrimSpace(string(text))) == 0 {
+		return nil
+	}
+	if p.err != nil {
+		return p.err
+	}
+	if !gjson.ValidBytes(text) {
+		return errors.New("not a line of JSON")
+	}
+	line := gjson.ParseBytes(text)
+	kind := line.Get("type").Str
+	switch {
+	case kind == "" || !line.IsObject():
+		return merge.ErrNotJSON2
+	case kind == "host", kind == "alive":
+		return nil
+	case kind == "head":
+		return p.head(text, line)
+	case p.run == nil:
+		return ErrVersion1
+	}
+	at, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
+	if err != nil {
+		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
+	}
+	if kind == "map" && p.pending && !line.Get("line").Exists() {
+		if p.size += len(text); p.size > p.room() {
+			return errors.New("its maps take more memory than the object allows")
+		}
+		p.maps = append(p.maps, append([]byte(nil), text...))
+		return nil
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	if p.opts.From.Given && at.Before(p.opts.From.in(p.run.Started)) || p.opts.To.Given && at.After(p.opts.To.in(p.run.Started)) {
+		p.outside(kind, line)
+		return nil
+	}
+	p.run.At = at
+	if kind == "snapshot" {
+		return p.snapshot(line, at)
+	}
+	if err := p.decoder.start(line); err != nil {
+		return err
+	}
+	return p.report(kind, line)
+}
+
+func (p *player) room() int { return max(p.maxBytes, 64<<20) }
+
+// outside remembers what is needed of a line that is not printed.
+func (p *player) outside(kind string, line gjson.Result) {
+	if kind == "detached" {
+		p.detached = append(p.detached, p.detachment(line))
+	}
+}
+
+// head begins the replay.
+func (p *player) head(text []byte, line gjson.Result) error {
+	if p.run != nil { // a rotated file that was appended to another one
+		return nil
+	}
+	if v := line.Get("version"); v.Raw != strconv.Itoa(output.Version) {
+		return fmt.Errorf("json2 of version %.20s: this btc reads versions 1 and %d", v.Raw, output.Version)
+	}
+	if line.Get("merged").Bool() {
+		return ErrMerged
+	}
+	m, err := manifest.Parse([]byte(line.Get("manifest").Raw))
+	if err != nil {
+		return fmt.Errorf("its manifest: %w", err)
+	}
+	if err := applyHead(m, line); err != nil {
+		return err
+	}
+	started, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
+	if err != nil {
+		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
+	}
+	p.manifest = m
+	if p.opts.Format == nil {
+		p.opts.Format = &output.Text
+	}
+	p.maxBytes = max(merge.Expect(m).MaxLine(), maxHead)
+	line.Get("zone").ForEach(func(_, x gjson.Result) bool {
+		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
+		return len(p.zone) < 1000
+	})
+	p.top = render.Top{Order: line.Get("sort").String(), Summary: line.Get("summary").Bool()}
+	env := &format.Env{
+		Trailer: m.Config.StrTruncTrailer, Escape: p.opts.Escape && !p.opts.Format.JSON, Names: line.Get("names").Bool(),
+		Local: p.local,
+	}
+	p.decoder.env(env)
+	p.run = &output.Run{
+		Manifest: m, Env: env, Frames: p.decoder.addresses, Object: line.Get("name").String(), Host: line.Get("host").String(),
+		Arch: line.Get("arch").String(), MaxSeries: int(line.Get("max_series").Int()), Started: started,
+		Losses:      func() []output.Loss { return p.losses },
+		Detachments: func() []output.Detachment { return p.detached }, Costs: func() []output.Cost { return p.costs },
+		Post: func(_ int, job func()) { job() },
+	}
+	p.run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
+		if p.err == nil {
+			_, p.err = p.opts.Out.Write(b)
+		}
+		return b[:0]
+	})
+	p.run.MessageNow = func(text string) {
+		p.run.Out.Flush(true)
+		fmt.Fprintln(p.opts.Err, text)
+	}
+	p.run.Message = p.run.MessageNow
+	p.sink = p.opts.Format.New(p.run)
+	if p.opts.Format.Records {
+		p.run.Out.Write(withFormat(text, line.Get("format").Raw, p.opts.Format.Name))
+	}
+	return nil
+}
+
+// withFormat returns the head of a run in another format.
+func withFormat(head []byte, was, format string) []byte {
+	return []byte(strings.TrimSuffix(strings.Replace(string(head), `, "format": `+was, `, "format": `+strconv.Quote(format), 1), "\n") + "\n")
+}
+
+// applyHead changes the manifest as the run did: by the parameters and the settings of its environment.
+func applyHead(m *manifest.Manifest, line gjson.Result) error {
+	var args []string
+	line.Get("args").ForEach(func(_, x gjson.Result) bool { args = append(args, x.String()); return true })
+	named := map[string]string{}
+	line.Get("params").ForEach(func(k, x gjson.Result) bool { named[k.String()] = x.String(); return true })
+	args, named, err := manifest.MergeParams(m, args, named)
+	if err != nil {
+		return err
+	}
+	values, err := manifest.ParseParams(m, args, named)
+	if err != nil {
+		return err
+	}
+	if _, err := manifest.SubstituteStrings(m, values); err != nil {
+		return err
+	}
+	line.Get("attach").ForEach(func(_, x gjson.Result) bool {
+		if i := x.Get("program").Int(); i >= 0 && i < int64(len(m.Programs)) {
+			m.Programs[i].Attach.Text = x.Get("text").String()
+		}
+		return true
+	})
+	m.Config.StrTruncTrailer = line.Get("str_trunc_trailer").String()
+	m.Config.PrintMapsOnExit = line.Get("print_maps_on_exit").Bool()
+	return nil
+}
+
+// local returns a time in the zone of the run.
+func (p *player) local(at time.Time) time.Time {
+	zone := time.UTC
+	for _, x := range p.zone {
+		if x.from <= at.Unix() || zone == time.UTC {
+			zone = x.zone
+		}
+	}
+	return at.In(zone)
+}
+
+// snapshot begins the maps of a snapshot, or those of the end of the run.
+func (p *player) snapshot(line gjson.Result, at time.Time) error {
+	p.pending, p.final, p.at = true, line.Get("final").Bool(), at
+	p.losses, p.costs = nil, nil
+	line.Get("losses").ForEach(func(_, x gjson.Result) bool {
+		p.losses = append(p.losses, output.Loss{Cause: x.Get("cause").String(), N: x.Get("count").Uint()})
+		return true
+	})
+	line.Get("costs").ForEach(func(_, x gjson.Result) bool {
+		p.costs = append(p.costs, output.Cost{
+			Probe: x.Get("probe").String(), Attached: x.Get("attached").Bool(),
+			Covered: time.Duration(x.Get("covered_ns").Int()), Used: time.Duration(x.Get("used_ns").Int()),
+		})
+		return true
+	})
+	for i := range p.detached {
+		p.detached[i].Run = time.Duration(line.Get("run_ns").Int())
+	}
+	return nil
+}
+
+// flush passes the collected maps to the sink.
+func (p *player) flush() (err error) {
+	if !p.pending {
+		return nil
+	}
+	maps := p.maps
+	p.pending, p.maps, p.size = false, nil, 0
+	p.run.At = p.at
+	show := func(show func(*output.Map)) {
+		for _, text := range maps {
+			var x *output.Map
+			if x, err = p.decodeMap(gjson.ParseBytes(text), nil); err != nil {
+				return
+			}
+			show(x)
+		}
+	}
+	if p.final {
+		p.sink.End(show)
+	} else {
+		p.sink.Snapshot(show)
+	}
+	return err
+}
+
+// decodeMap decodes the line of a map.
+func (p *player) decodeMap(line gjson.Result, e *manifest.Event) (*output.Map, error) {
+	name := line.Get("name").Str
+	m := p.manifest.Map(name)
+	if m == nil || m.Shape == "intern" || m.Shape == "stack" {
+		return nil, fmt.Errorf("a map %.64q that the object does not have", name)
+	}
+	if err := p.decoder.start(line); err != nil {
+		return nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	x := &output.Map{Event: e, Map: m, Top: p.top}
+	x.Top.Keep, x.Top.Div = int(min(max(line.Get("top").Int(), 0), 1<<30)), uint32(min(line.Get("div").Uint(), 1<<32-1))
+	var err error
+	if x.Elements, err = p.decoder.elements(m, line); err != nil {
+		return nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	return x, nil
+}
+
+// event decodes the event of a line.
+func (p *player) event(line gjson.Result, kinds ...string) (*format.Event, error) {
+	id := line.Get("event")
+	n, err := number(id)
+	if err != nil || n >= uint64(len(p.manifest.Events)) {
+		return nil, fmt.Errorf("an event %.40q that the object does not have", id.Raw)
+	}
+	e := &format.Event{Event: &p.manifest.Events[n]}
+	for _, kind := range kinds {
+		if e.Kind == kind {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("event %d is not a %s()", n, kinds[0])
+}
+
+// arguments decodes the arguments of an event.
+func (p *player) arguments(e *format.Event, args gjson.Result) (err error) {
+	args.ForEach(func(_, x gjson.Result) bool {
+		i := len(e.Values)
+		if i >= len(e.Fields) {
+			err = errors.New("too many arguments")
+			return false
+		}
+		var v format.Value
+		v, err = p.decoder.argument(&e.Fields[i], x)
+		e.Values = append(e.Values, v)
+		return err == nil
+	})
+	return err
+}
+
+// format returns the parsed format of an event.
+func (p *player) format(e *format.Event) *format.Format {
+	if p.formats == nil {
+		p.formats = make([]*format.Format, len(p.manifest.Events))
+	}
+	if p.formats[e.ID] == nil {
+		p.formats[e.ID] = format.ParseFormat(e.Format)
+	}
+	return p.formats[e.ID]
+}
+
+// exact returns a text with the bytes that JSON cannot represent.
+func exact(text, invalid gjson.Result) []byte {
+	if invalid.Type != gjson.String {
+		return []byte(text.Str)
+	}
+	list := strings.Split(invalid.Str, ",")
+	var b []byte
+	for _, r := range text.Str {
+		if r == utf8.RuneError && len(list) > 0 {
+			n, err := strconv.ParseUint(list[0], 16, 8)
+			list = list[1:]
+			if err == nil {
+				b = append(b, byte(n))
+				continue
+			}
+		}
+		b = utf8.AppendRune(b, r)
+	}
+	return b
+}
+
+// report passes the result in a line to the sink.
+func (p *player) report(kind string, line gjson.Result) error {
+	data := exact(line.Get("data"), line.Get("invalid"))
+	var e *format.Event
+	var err error
+	with := func(kinds ...string) bool {
+		if e, err = p.event(line, kinds...); err == nil {
+			err = p.arguments(e, line.Get("args"))
+		}
+		return err == nil
+	}
+	switch kind {
+	case "attached_probes":
+		p.sink.Attached(int(line.Get("count").Int()))
+	case "pinned":
+		p.sink.Pinned(line.Get("path").String())
+	case "printf":
+		if with("printf") {
+			p.sink.Printf(e, p.format(e))
+		}
+	case "value":
+		if e, err = p.event(line, "print"); err != nil {
+			break
+		}
+		if len(e.Fields) == 0 {
+			return errors.New("an event without a value")
+		}
+		var v format.Value
+		if v, err = p.decoder.argument(&e.Fields[0], line.Get("data")); err == nil {
+			e.Values = append(e.Values, v)
+			p.sink.Print(e)
+		}
+	case "time":
+		if with("time") {
+			p.sink.Time(e, data)
+		}
+	case "join":
+		if with("join") {
+			p.sink.Join(e, [][]byte{data}, "")
+		}
+	case "cat", "syscall":
+		if with("cat", "system") {
+			if len(data) > 0 {
+				p.sink.Piece(e, data, true, false)
+			}
+			p.sink.Piece(e, nil, len(data) == 0, true)
+		}
+	case "map":
+		if e, err = p.event(line, "print_map"); err != nil {
+			break
+		}
+		var x *output.Map
+		if x, err = p.decodeMap(line, e.Event); err == nil {
+			p.sink.Map(x)
+		}
+	case "errorf", "warnf", "runtime_error", "helper_error":
+		p.sink.Diagnostic(diagnostic(kind, line))
+	case "lost_events":
+		p.sink.Lost(line.Get("count").Uint())
+	case "detached":
+		d := p.detachment(line)
+		p.detached = append(p.detached, d)
+		p.sink.Detached(&d)
+	case "trials":
+		if line.Get("end").Bool() {
+			p.sink.EndTrials()
+			break
+		}
+		var names []string
+		line.Get("names").ForEach(func(_, x gjson.Result) bool { names = append(names, x.String()); return true })
+		p.sink.BeginTrials(line.Get("mode").String(), names)
+	case "test_result", "benchmark_result":
+		p.trial(kind, line.Get("data"))
+	case "message":
+		p.run.Message(line.Get("text").String())
+	case "end":
+		p.ended = true
+	}
+	return err
+}
+
+// trial reports a test or benchmark.
+func (p *player) trial(kind string, data gjson.Result) {
+	data.ForEach(func(name, x gjson.Result) bool {
+		t := &output.Trial{Name: name.String(), Mode: probe.Test, Iterations: 1}
+		if kind == "benchmark_result" {
+			t.Mode, t.Passed = probe.Bench, true
+			t.Took, t.Iterations = time.Duration(x.Get("average").Int()), int(x.Get("iters").Int())
+		} else {
+			t.Took, t.Passed = time.Duration(x.Get("duration").Int()), x.Get("passed").Bool()
+			t.Output = exact(x.Get("output"), x.Get("invalid"))
+		}
+		p.sink.Trial(t)
+		return false
+	})
+}
+
+func position(v gjson.Result) manifest.Pos {
+	return manifest.Pos{Line: int(v.Get("0").Int()), Col: int(v.Get("1").Int()), EndCol: int(v.Get("2").Int())}
+}
+
+func diagnostic(kind string, line gjson.Result) *output.Diagnostic {
+	d := &output.Diagnostic{
+		Kind: kind, Severity: "WARNING", Text: string(exact(line.Get("msg"), line.Get("invalid"))), Helper: line.Get("helper").String(),
+		Code: int(line.Get("retcode").Int()), Source: line.Get("source").Bool(), Muted: line.Get("muted").Bool(), Errno: line.Get("errno").String(),
+	}
+	if kind == "errorf" {
+		d.Severity = "ERROR"
+	}
+	d.Pos = position(line.Get("pos"))
+	line.Get("chain").ForEach(func(_, x gjson.Result) bool {
+		d.Chain = append(d.Chain, manifest.Location{
+			File: x.Get("file").String(), Line: int(x.Get("line").Int()), Col: int(x.Get("col").Int()),
+			EndLine: int(x.Get("end_line").Int()), EndCol: int(x.Get("end_col").Int()), Text: x.Get("text").String(),
+		})
+		return len(d.Chain) < 100
+	})
+	return d
+}
+
+func (p *player) detachment(line gjson.Result) output.Detachment {
+	from, _ := time.Parse(time.RFC3339Nano, line.Get("from").String())
+	d := output.Detachment{
+		Probe: line.Get("probe").String(), Pos: position(line.Get("pos")),
+		From: p.local(from), Budget: line.Get("budget").Float(),
+	}
+	d.To = p.local(from.Add(time.Duration(line.Get("covered_ns").Int())))
+	for i := range 2 {
+		d.Share[i] = line.Get("share." + strconv.Itoa(i)).Float()
+		d.All[i] = line.Get("share_of_all." + strconv.Itoa(i)).Float()
+	}
+	return d
+}
