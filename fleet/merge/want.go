@@ -187,7 +187,7 @@ func matches(l *manifest.Layout, v gjson.Result) bool {
 	switch l.Kind {
 	case "int", "ptr":
 		if v.IsObject() {
-			return l.IDOf != "" && v.Get("id").Type == gjson.Number
+			return l.IDOf != ""
 		}
 		if v.Type != gjson.Number {
 			return false

@@ -95,7 +95,8 @@ type session struct {
 	front, back *writer
 	snapshots   snapshots
 	rec         *recording // nil: none
-	text        []byte     // the JSON of the manifest
+	started     time.Time
+	text        []byte // the JSON of the manifest
 }
 
 // ErrNoProbes means that no attach point of the script exists here.

@@ -51,9 +51,12 @@ func (s *session) newWriter(pass func(text []byte, now bool) []byte) *writer {
 
 // facts returns what a sink may know of the run.
 func (s *session) facts() *output.Run {
+	if s.started.IsZero() {
+		s.started = time.Now()
+	}
 	return &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: time.Now(),
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: s.started,
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
 }
