@@ -106,6 +106,9 @@ func (s *Suite) Native(t *testing.T, all bool) {
 	if !all {
 		jobs = s.withoutAll(t, jobs)
 	}
+	if !s.Oracle {
+		s.record(t.TempDir(), jobs)
+	}
 	run := func(jobs []driver.Job) ([]byte, error) {
 		file := filepath.Join(t.TempDir(), "jobs.json")
 		if err := writeJobs(file, jobs); err != nil {
@@ -338,6 +341,9 @@ func (s *Suite) check(t *testing.T, r result) {
 	})
 	for _, b := range bad {
 		t.Error(b)
+	}
+	if s.recordings != "" && o.Problem == "" && !o.TimedOut {
+		s.replay(t, r)
 	}
 	if t.Failed() || testing.Verbose() {
 		t.Logf("%s: %.1f s, exit status %d", strings.Join(r.job.Tool, " "), o.Took.Seconds(), o.Exit)

@@ -24,11 +24,13 @@ import (
 
 // Suite holds the cases and what it takes to run them.
 type Suite struct {
-	Root   string // top of the repository
-	Bin    string // directory of the programs built for this machine
-	Work   string // directory of scripts, objects and manifests
-	Oracle bool   // run bpftrace instead of btrun
-	Cases  []*cases.Case
+	Root string // top of the repository
+	Bin  string // directory of the programs built for this machine
+	Work string // directory of scripts, objects and manifests
+	// recordings is the directory of the recordings of all cases; "": they are not recorded.
+	recordings string
+	Oracle     bool // run bpftrace instead of btrun
+	Cases      []*cases.Case
 
 	refused map[string]string   // case -> error of btc if it refused the script
 	foreign map[string]string   // GOARCH -> directory of the programs for guests of this architecture

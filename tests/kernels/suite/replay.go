@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"btc/fleet/replay"
+	"btc/loader/output"
+	"btc/tests/kernels/driver"
+)
+
+// record makes the jobs record their runs in files of a directory.
+func (s *Suite) record(dir string, jobs []driver.Job) {
+	s.recordings = dir
+	for i := range jobs {
+		jobs[i].Tool = slices.Insert(jobs[i].Tool, 1, "--record", filepath.Join(dir, jobs[i].Name+".jsonl"))
+	}
+}
+
+// replay checks that a replay of the recording prints what the case printed, and that it does so in all formats.
+func (s *Suite) replay(t *testing.T, r result) {
+	text, err := os.ReadFile(filepath.Join(s.recordings, r.job.Name+".jsonl"))
+	if err != nil || len(text) == 0 {
+		return // the run did not start
+	}
+	want := string(r.outcome.Stdout)
+	for _, f := range output.Formats {
+		var out bytes.Buffer
+		cut, err := replay.Run(r.job.Name, bytes.NewReader(text), replay.Options{Format: f, Out: &out, Err: io.Discard})
+		if err != nil || cut {
+			t.Errorf("replay as %s: cut %v, %v", f.Name, cut, err)
+		}
+		if got := out.String(); f == output.Formats[0] && got != want && !strings.HasPrefix(want, "No probes") && s.find(r.job.Name).Run == "" {
+			t.Errorf("a replay of the recording prints\n%s\nand the run printed\n%s", got, want)
+		}
+	}
+}
