@@ -36,7 +36,7 @@ type Options struct {
 	Out, Err io.Writer
 }
 
-// Moment is a time in a run: At, or Since after its start. The zero value is no time.
+// Moment is a time in a run: At, or Since after its start. The zero value sets no limit.
 type Moment struct {
 	At    time.Time
 	Since time.Duration

@@ -143,8 +143,21 @@ func TestValues(t *testing.T) {
 	}
 	dir := programs(t)
 	object := compile(t, dir, values)
-	full, _ := run(t, dir, nil, "-f", "json2", object, "-c", workload(dir, 1))
+	recording := filepath.Join(dir, "values.jsonl")
+	full, _ := run(t, dir, nil, "-f", "json2", "--record", recording, object, "-c", workload(dir, 1))
 	types := checkLines(t, s, full)
+	recorded, err := os.ReadFile(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := checkLines(t, s, recorded)
+	if more["head"] != 1 || more["end"] != 1 || more["snapshot"] != 1 || more["value"] != types["value"] || more["map"] != types["map"] {
+		t.Errorf("lines of the output %v, of the recording %v", types, more)
+	}
+	version1, _ := run(t, dir, nil, "--json2=1", object, "-c", workload(dir, 1))
+	if old := checkLines(t, s, version1); old["head"]+old["snapshot"] > 0 || old["value"] != types["value"] || old["map"] < 13 {
+		t.Errorf("lines of version 1 %v, of version 2 %v", old, types)
+	}
 	for _, want := range []string{"attached_probes", "value", "printf", "time", "warnf", "runtime_error", "map"} {
 		if types[want] == 0 {
 			t.Errorf("no line of type %s", want)

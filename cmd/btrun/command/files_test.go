@@ -131,6 +131,29 @@ func TestRotatingFile(t *testing.T) {
 	}
 }
 
+// TestRotatingRecording checks that each file begins with the head of the recording.
+func TestRotatingRecording(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.jsonl")
+	r, err := createRotating(path, 60, 2, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = `{"type": "head", "version": 2}` + "\n"
+	r.Write([]byte(head))
+	for _, line := range []string{"one", "two", "three"} {
+		r.Write([]byte(strings.Repeat("-", 20) + line + "\n"))
+	}
+	if err := r.end(true); err != nil {
+		t.Fatal(err)
+	}
+	for name, line := range map[string]string{path: "three", path + ".1": "two", path + ".2": "one"} {
+		want := head + strings.Repeat("-", 20) + line + "\n"
+		if b, _ := os.ReadFile(name); string(b) != want {
+			t.Errorf("%s: %q, want %q", filepath.Base(name), b, want)
+		}
+	}
+}
+
 func TestRotatingFileFullDisk(t *testing.T) {
 	dir := smallDisk(t)
 	var messages strings.Builder

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/loader/output"
+)
+
+// small is a recording of a run of the object that btc compiled from a script with a stack, a time series and output.
+const small = `{"type": "head", "version": 2, "time": "2026-11-28T09:00:00Z", "host": "vm", "kernel": "6.1", "arch": "x86_64", "object": "169306c67da238b907b00e7c87e274fd7834a0e08716b5edc7833f55e8b15d2e", "name": "a", "format": "text", "names": false, "summary": false, "max_series": 0, "sort": "", "str_trunc_trailer": "..", "print_maps_on_exit": true, "args": [], "params": {}, "attach": [], "zone": [{"from": 0, "name": "CET", "offset": 3600}], "manifest": {"schema":"btc/1","compiler":"btc devel","language":"0.27.1","object":{"sha256":"169306c67da238b907b00e7c87e274fd7834a0e08716b5edc7833f55e8b15d2e","size":4808},"script":{"file":"x.bt","source":"begin { }"},"programs":[],"maps":[{"name":"@","symbol":"AT_","shape":"count","type":"percpu_hash","key_size":8,"value_size":8,"max_entries":4096,"key":{"kind":"int","size":8,"signed":true},"value":{"kind":"int","size":8},"value_off":0,"present":-1,"gens":1,"pos":{"line":1,"col":1}},{"name":"@h","symbol":"AT_h","shape":"hist","type":"percpu_array","key_size":4,"value_size":536,"max_entries":1,"value":{"kind":"int","size":8,"signed":true},"value_off":8,"present":0,"gens":1,"pos":{"line":1,"col":1}}],"events":[{"id":0,"kind":"printf","format":"%s %d\n","fields":[{"off":8,"layout":{"kind":"string","size":16}},{"off":24,"layout":{"kind":"int","size":4}}],"size":32,"pos":{"line":1,"col":1}}],"arches":["x86_64"],"target":"6.1","config":{"max_strlen":64,"print_maps_on_exit":true,"str_trunc_trailer":"..","cpp_demangle":true}}}
+{"type": "printf", "time": "2026-11-28T09:00:01Z", "line": 1, "col": 1, "probes": ["begin"], "event": 0, "data": "bash 7\n", "args": ["bash", 7]}
+{"type": "printf", "time": "2026-11-28T09:00:03Z", "line": 1, "col": 1, "probes": ["begin"], "event": 0, "data": "sh 8\n", "args": ["sh", 8]}
+{"type": "snapshot", "time": "2026-11-28T09:00:05Z", "final": true, "losses": [{"cause": "events", "count": 0}]}
+{"type": "map", "time": "2026-11-28T09:00:05Z", "name": "@", "shape": "count", "object": "16", "host": "vm", "signed": false, "entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]}
+{"type": "map", "time": "2026-11-28T09:00:05Z", "name": "@h", "shape": "hist", "object": "16", "host": "vm", "signed": true, "bits": 0, "entries": [{"value": [{"min": 4, "max": 7, "count": 1}]}]}
+{"type": "end", "time": "2026-11-28T09:00:06Z", "status": 0}
+`
+
+func replayText(text string, opts Options) (string, bool, error) {
+	var out strings.Builder
+	opts.Out = &out
+	if opts.Err == nil {
+		opts.Err = io.Discard
+	}
+	cut, err := Run("r.jsonl", strings.NewReader(text), opts)
+	return out.String(), cut, err
+}
+
+// TestHostile checks that a recording that no run writes is an error with its line, after the output of what precedes it.
+func TestHostile(t *testing.T) {
+	whole, cut, err := replayText(small, Options{})
+	if err != nil || cut || !strings.HasPrefix(whole, "bash 7\nsh 8\n\n\n@[3]: 1\n@[4]: 2\n") {
+		t.Fatalf("%q, %v, %v", whole, cut, err)
+	}
+	for _, tc := range []struct{ old, new, out, err string }{
+		{`"version": 2`, `"version": 9`, "", "r.jsonl:1: json2 of version 9"},
+		{`"schema":"btc/1"`, `"schema":"x"`, "", "r.jsonl:1: its manifest: "},
+		{`{"type": "head"`, `{"type": "map"`, "", "r.jsonl:1: it is json2 of version 1"},
+		{`"args": ["sh", 8]`, `"args": ["sh", "x"]`, "bash 7\n", `r.jsonl:3: "\"x\"" is not an integer`},
+		{`"args": ["sh", 8]`, `"args": ["sh", 8, 9]`, "bash 7\n", "r.jsonl:3: too many arguments"},
+		{`"event": 0, "data": "sh`, `"event": 7, "data": "sh`, "bash 7\n", `r.jsonl:3: an event "7" that the object does not have`},
+		{`"event": 0, "data": "sh`, `"event": -1, "data": "sh`, "bash 7\n", "r.jsonl:3: an event"},
+		{`"time": "2026-11-28T09:00:03Z"`, `"time": "x"`, "bash 7\n", `r.jsonl:3: "x" is not a time`},
+		{`{"type": "printf", "time": "2026-11-28T09:00:03Z"`, `{"type": "pri`, "bash 7\n", "r.jsonl:3: not a line of JSON"},
+		{`"name": "@", "shape"`, `"name": "@x", "shape"`, "bash 7\nsh 8\n\n\n", "does not have"},
+		{`"key": [4], "value": 2`, `"key": [4], "value": "x"`, "bash 7\nsh 8\n\n\n", "map @: "},
+		{`"key": [4], "value": 2`, `"value": 2`, "bash 7\nsh 8\n\n\n", "an entry without a key"},
+		{`"min": 4`, `"min": 5`, "bash 7\nsh 8\n\n\n@[3]: 1\n@[4]: 2\n", "no bucket begins at 5"},
+		{`"bits": 0, "entries": [`, `"bits": 0, "entries": [{"value": []}, `, "bash 7\nsh 8\n\n\n@[3]: 1\n@[4]: 2\n", "a scalar with several values"},
+	} {
+		out, _, err := replayText(strings.Replace(small, tc.old, tc.new, 1), Options{})
+		if out != tc.out || err == nil || !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: printed %q, %v; want %q, %s", tc.new, out, err, tc.out, tc.err)
+		}
+	}
+	out, cut, err := replayText(small[:strings.Index(small, `"bits"`)], Options{})
+	if err != nil || !cut || out != "bash 7\nsh 8\n\n\n@[3]: 1\n@[4]: 2\n" {
+		t.Errorf("cut off: %q, %v, %v", out, cut, err)
+	}
+	if _, _, err := replayText("", Options{}); err == nil {
+		t.Error("no error for an empty file")
+	}
+}
+
+// TestPart checks --from and --to.
+func TestPart(t *testing.T) {
+	for _, tc := range []struct{ from, to, want string }{
+		{"2s", "4s", "sh 8\n"},
+		{"2026-11-28T09:00:03Z", "2026-11-28T09:00:03Z", "sh 8\n"},
+		{"", "1s", "bash 7\n"},
+		{"7s", "", ""},
+	} {
+		var opts Options
+		for text, to := range map[string]*Moment{tc.from: &opts.From, tc.to: &opts.To} {
+			if text != "" {
+				var err error
+				if *to, err = ParseMoment(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if tc.from == tc.to {
+			opts.From = opts.To
+		}
+		if out, _, err := replayText(small, opts); out != tc.want || err != nil {
+			t.Errorf("%s to %s: %q, %v; want %q", tc.from, tc.to, out, err, tc.want)
+		}
+	}
+	if _, err := ParseMoment("noon"); err == nil {
+		t.Error("no error for noon")
+	}
+}
+
+// FuzzRun replays files that nobody wrote.
+func FuzzRun(f *testing.F) {
+	m := script(f)
+	for _, report := range reports {
+		lines := strings.SplitN(record(m, &output.Text, report).rec.String(), "\n", 2)
+		f.Add(lines[0]+"\n"+lines[1], byte(0))
+	}
+	f.Add(small, byte(1))
+	f.Add(strings.ReplaceAll(small, `"kind":"int"`, `"kind":"kstack"`), byte(4))
+	f.Fuzz(func(t *testing.T, text string, form byte) {
+		began := time.Now()
+		_, _, err := replayText(text, Options{Format: output.Formats[int(form)%len(output.Formats)]})
+		if err != nil && strings.Contains(err.Error(), "internal error") {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%d bytes took %v", len(text), took)
+		}
+	})
+}
