@@ -34,7 +34,7 @@ const MaxBytes = 64 << 20
 type Object struct {
 	Path     string
 	Manifest *manifest.Manifest
-	Text     []byte // the manifest's JSON; nil if the object was not read from files
+	Text     []byte // the manifest's JSON; nil if the object was not read from a file or stream
 	Spec     *ebpf.CollectionSpec
 }
 
@@ -128,7 +128,7 @@ func (f *Files) Parse() (*Object, error) {
 	if err != nil {
 		return nil, &InvalidError{f.Path, err}
 	}
-	o.Path, o.Text = f.Path, f.Manifest
+	o.Path, o.Text = f.Path, text
 	return o, nil
 }
 
