@@ -19,6 +19,7 @@ import (
 
 	"btc/compile"
 	"btc/fleet/fan"
+	"btc/fleet/merge"
 	"btc/frontend/diag"
 	"btc/internal/manifest"
 	"btc/internal/option"
@@ -327,6 +328,12 @@ func (r *fanRun) show(f *fan.Fan) int {
 	}
 	v := newFanView(out.w, r.report.form == output.Lossless, output.Find(r.report.form).Metrics)
 	v.timeout = f.Timeout
+	if r.report.form == output.Lossless && r.base != nil {
+		r.report.begun = true
+		if _, err := out.w.Write((&merge.Runs{ByHost: r.report.by == "host"}).AppendHead(nil, time.Now(), r.base)); err != nil {
+			return fail("%v", err)
+		}
+	}
 	f.Event, f.Message, f.Progress = v.event, v.message, v.progress
 	go func() { // the second signal
 		<-ctx.Done()

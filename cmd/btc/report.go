@@ -25,6 +25,7 @@ type mergedReport struct {
 	top            int
 	order          string
 	summary        bool
+	begun          bool // json2: the head is written
 }
 
 // table returns the options; formats are the formats that the command supports besides text and
@@ -84,6 +85,15 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 		return writeMetrics(w, output.Find(r.form), runs, m, object, lost)
 	}
 	now := time.Now()
+	if r.form == output.Lossless {
+		head := merge.AppendFinal(nil, now)
+		if !r.begun {
+			head = append(runs.AppendHead(nil, now, m), head...)
+		}
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+	}
 	var err error
 	some := false                   // of a map is written
 	pass := func(b []byte) []byte { // whole characters

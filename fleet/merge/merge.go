@@ -49,6 +49,7 @@ type Runs struct {
 	object string // SHA-256
 	first  string // the stream where object was found
 	hosts  map[string]bool
+	head   []byte // of the first run that has one
 	// huge means that counts are so large that adding them to others may overflow.
 	huge bool
 }
@@ -61,6 +62,7 @@ type Stream struct {
 	// Want is what the object's runs can report; nil if that is not known.
 	Want *Want
 
+	head []byte            // the first line of version 2
 	last map[string][]byte // the last line of each map
 	size int               // of these lines, in bytes
 	// detached describes, for each probe that the budget detached, what its data covers.
@@ -200,6 +202,9 @@ func (s *Stream) Line(line []byte) error {
 		s.detached = append(s.detached, fmt.Sprintf("the budget detached %.200q: its data covers the first %.1f s",
 			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9))
 	}
+	if kind == "head" && s.head == nil && len(line) <= maxHead {
+		s.head = bytes.Clone(line)
+	}
 	if kind != "map" {
 		return nil
 	}
@@ -229,6 +234,9 @@ func (s *Stream) Line(line []byte) error {
 	return nil
 }
 
+// maxHead bounds the head of a run: its manifest is that of an object.
+const maxHead = 16 << 20
+
 // maxDetached bounds the probes that a run names as detached; an object has at most so many.
 const maxDetached = 4096
 
@@ -257,7 +265,7 @@ func (s *Stream) Check(line []byte) error {
 
 // runs returns the maps of the run.
 func (s *Stream) runs(byHost bool) (*Runs, error) {
-	r := &Runs{ByHost: byHost, maps: map[string]*Map{}, hosts: map[string]bool{}}
+	r := &Runs{ByHost: byHost, maps: map[string]*Map{}, hosts: map[string]bool{}, head: s.head}
 	if len(s.last) == 0 {
 		return nil, fmt.Errorf("%s: no map at the end of the run and no snapshot: %w", s.Name, ErrNotJSON2)
 	}
@@ -370,6 +378,9 @@ func (r *Runs) Add(o *Runs) error {
 		r.hosts[h] = true
 	}
 	r.huge = r.huge || o.huge
+	if r.head == nil {
+		r.head = o.head
+	}
 	r.Partial = append(r.Partial, o.Partial...)
 	for name, x := range o.maps {
 		m := r.maps[name]

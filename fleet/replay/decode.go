@@ -31,7 +31,8 @@ type decoder struct {
 	cgroups map[uint64]format.Cgroup
 	times   map[moment]string
 	stacks  map[symbol][]format.Frame
-	room    int // number of words of histograms that the line may still have
+	known   map[string]uint64 // numbers of texts without one, as in a merged report
+	room    int               // number of words of histograms that the line may still have
 }
 
 // symbol is an address, or the ID of a stack, of a process; 0: of the kernel.
@@ -54,7 +55,7 @@ const maxWords = 1 << 27
 func (d *decoder) start(line gjson.Result) error {
 	*d = decoder{
 		symbols: map[symbol]string{}, names: map[uint64]string{}, probes: map[uint64]string{}, cgroups: map[uint64]format.Cgroup{},
-		times: map[moment]string{}, stacks: map[symbol][]format.Frame{}, room: maxWords,
+		times: map[moment]string{}, stacks: map[symbol][]format.Frame{}, known: map[string]uint64{}, room: maxWords,
 	}
 	var err error
 	line.Get("frames").ForEach(func(_, x gjson.Result) bool {
@@ -217,6 +218,13 @@ func (d *decoder) decode(b []byte, l *manifest.Layout, v gjson.Result) error {
 		})
 		return err
 	case "enum":
+		if v.Type == gjson.String { // of a merged report
+			for n, name := range l.Enum {
+				if name == v.Str {
+					v = gjson.Parse(`{"value": ` + n + `}`)
+				}
+			}
+		}
 		n, err := number(v.Get("value"))
 		if err != nil {
 			return err
@@ -301,10 +309,18 @@ func inet(b []byte, s string) error {
 
 // named decodes a value whose text the host knew.
 func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
-	if !v.IsObject() {
-		return fmt.Errorf("%.40q is not a value of the kind %s", v.Raw, l.Kind)
-	}
 	shown := merge.Text(v.Get("text"))
+	switch {
+	case v.Type == gjson.String:
+		return d.textOnly(b, l, v.Str)
+	case !v.IsObject():
+		return fmt.Errorf("%.40q is not a value of the kind %s", v.Raw, l.Kind)
+	case v.Get("frames").Exists() && !v.Get("id").Exists():
+		frames, err := merge.Frames(v, d.frames)
+		n := d.numberOf(b, v.Raw)
+		d.stacks[symbol{n, 0}] = frames
+		return err
+	}
 	pid := uint32(0)
 	if l.Kind == "usym" || l.Kind == "ustack" {
 		n, err := number(v.Get("pid"))
@@ -343,6 +359,42 @@ func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 		return err
 	}
 	return fmt.Errorf("unknown kind %.40q", l.Kind)
+}
+
+// numberOf stores a number for a text, in the order in which texts first occur, by which their bytes are ordered, too.
+func (d *decoder) numberOf(b []byte, text string) uint64 {
+	n, ok := d.known[text]
+	if !ok {
+		n = uint64(len(d.known) + 1)
+		d.known[text] = n
+	}
+	if len(b) < 8 {
+		return 0
+	}
+	binary.BigEndian.PutUint64(b, n)
+	return binary.NativeEndian.Uint64(b)
+}
+
+// textOnly decodes a value of which only the text is known: its hosts have different numbers for it.
+func (d *decoder) textOnly(b []byte, l *manifest.Layout, text string) error {
+	n := d.numberOf(b, text)
+	switch l.Kind {
+	case "timestamp":
+		d.times[moment{n, l.Clock, l.Format}] = text
+	case "username":
+		d.names[n] = text
+	case "probe":
+		d.probes[n] = text
+	case "cgroup_path":
+		d.cgroups[n] = format.Cgroup{Path: text}
+	case "ksym", "usym":
+		d.symbols[symbol{n, 0}] = text
+	case "kstack", "ustack":
+		d.stacks[symbol{n, 0}] = []format.Frame{{Sym: text}}
+	default:
+		return fmt.Errorf("unknown kind %.40q", l.Kind)
+	}
+	return nil
 }
 
 // cgroup decodes a cgroup with its container.

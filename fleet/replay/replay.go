@@ -10,6 +10,7 @@
 package replay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -67,8 +68,6 @@ func (m Moment) in(started time.Time) time.Time {
 var (
 	// ErrVersion1 is the error for output of json2 version 1, which lacks what a replay needs.
 	ErrVersion1 = errors.New("it is json2 of version 1, or has no head: btc merge reads it, btc replay needs btrun --record, or -f json2 of a newer btrun")
-	// ErrMerged is the error for the report of several hosts.
-	ErrMerged = errors.New("it is a merged report")
 )
 
 // player replays a recording.
@@ -81,6 +80,7 @@ type player struct {
 	decoder  decoder
 	formats  []*format.Format // of events, when they are needed
 	zone     []period
+	merged   bool  // the report of several hosts
 	err      error // of writing
 
 	losses   []output.Loss
@@ -188,7 +188,69 @@ func (p *player) line(text []byte) error {
 	if err := p.decoder.start(line); err != nil {
 		return err
 	}
+	if host := line.Get("host").String(); p.merged && host != "" && p.opts.Format == &output.Text {
+		return p.ofHost(host, kind, line)
+	}
 	return p.report(kind, line)
+}
+
+// ofHost prints the result in a line with the host before each line, as btc fan does.
+func (p *player) ofHost(host, kind string, line gjson.Result) error {
+	var text bytes.Buffer
+	p.run.Out.Flush(true)
+	out := p.opts.Out
+	p.opts.Out = &text
+	err := p.report(kind, line)
+	p.run.Out.Flush(true)
+	p.opts.Out = out
+	name := (&format.Env{Escape: p.opts.Escape}).OneLine().Clean(nil, []byte(host))
+	for part := range bytes.Lines(text.Bytes()) {
+		p.run.Out.Write(append(append(bytes.Clone(name), ": "...), part...))
+	}
+	return err
+}
+
+// addHost makes the host the first part of the keys of all maps, as in a report by host.
+func addHost(m *manifest.Manifest) {
+	const maxHost = 256
+	host := manifest.Layout{Kind: "string", Size: maxHost, Count: maxHost}
+	for i := range m.Maps {
+		x := &m.Maps[i]
+		if x.Shape == "intern" || x.Shape == "stack" {
+			continue
+		}
+		fields := []manifest.Field{{Layout: host}}
+		size := maxHost
+		add := func(f manifest.Field) {
+			f.Off += maxHost
+			fields, size = append(fields, f), max(size, f.Off+f.Layout.Size)
+		}
+		if l := x.Key; !x.Scalar() && x.Shape == "tseries" {
+			l = &x.Key.Fields[0].Layout
+			slot := x.Key.Fields[len(x.Key.Fields)-1]
+			eachPart(l, add)
+			key := manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
+			slot.Off = size
+			x.Key = &manifest.Layout{Kind: "tuple", Size: size + slot.Layout.Size, Fields: []manifest.Field{{Layout: key}, slot}}
+		} else {
+			if !x.Scalar() {
+				eachPart(l, add)
+			}
+			x.Key = &manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
+		}
+		x.KeyNames = append([]string{"host"}, x.KeyNames...)
+	}
+}
+
+// eachPart calls add for each part of a key.
+func eachPart(l *manifest.Layout, add func(manifest.Field)) {
+	if l.Kind != "tuple" {
+		add(manifest.Field{Layout: *l})
+		return
+	}
+	for _, f := range l.Fields {
+		add(f)
+	}
 }
 
 func (p *player) room() int { return max(p.maxBytes, 64<<20) }
@@ -208,15 +270,15 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	if v := line.Get("version"); v.Raw != strconv.Itoa(output.Version) {
 		return fmt.Errorf("json2 of version %.20s: this btc reads versions 1 and %d", v.Raw, output.Version)
 	}
-	if line.Get("merged").Bool() {
-		return ErrMerged
-	}
 	m, err := manifest.Parse([]byte(line.Get("manifest").Raw))
 	if err != nil {
 		return fmt.Errorf("its manifest: %w", err)
 	}
 	if err := applyHead(m, line); err != nil {
 		return err
+	}
+	if p.merged = line.Get("merged").Bool(); p.merged && line.Get("by_host").Bool() {
+		addHost(m)
 	}
 	started, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
 	if err != nil {
