@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/fleet/merge"
+	"btc/loader/output"
+)
+
+// TestMerged checks that a merged report replays: as btc merge prints it, with and without --by host, and with the stacks
+// of the hosts.
+func TestMerged(t *testing.T) {
+	for _, byHost := range []bool{false, true} {
+		runs := &merge.Runs{ByHost: byHost}
+		for host := range 2 {
+			text := strings.ReplaceAll(small, `"host": "vm"`, fmt.Sprintf(`"host": "h%d"`, host))
+			text = strings.ReplaceAll(text, `"key":{"kind":"int","size":8,"signed":true}`, `"key":{"kind":"kstack","size":8,"stack":"s","depth":2}`)
+			text = strings.Replace(text, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+			text = strings.Replace(text, `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`,
+				fmt.Sprintf(`"entries": [{"key": [{"id": %d, "frames": [1,0]}], "value": 1}, {"key": [{"id": 9, "frames": [0]}], "value": 2}], "frames": [{"sym": "main", "offset": 1, "address": %d}, {"sym": "f", "offset": 2, "address": 7}]`, host+3, host+100), 1)
+			if out, _, err := replayText(text, Options{}); err != nil || !strings.Contains(out, "@[\n        f+2\n        main+1\n]: 1\n") {
+				t.Fatalf("%q, %v", out, err)
+			}
+			if _, err := runs.Read("r", strings.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Unix(1, 0)
+		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), "\n\n"
+		names, _ := runs.Names()
+		for _, name := range names {
+			recording += string(runs.AppendJSON(nil, name, at))
+			want += string(runs.AppendText(nil, name))
+		}
+		out, cut, err := replayText(recording, Options{})
+		if err != nil || cut || out != want {
+			t.Errorf("by host %v: %v, cut %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, cut, out, want, recording)
+		}
+		line := strings.SplitAfter(small, "\n")[1]
+		head, rest, _ := strings.Cut(recording, "\n")
+		event := strings.Replace(line, `{"type": "printf"`, `{"type": "printf", "host": "h\u001b1"`, 1)
+		if out, _, err := replayText(head+"\n"+event+rest, Options{Escape: true}); err != nil || !strings.HasPrefix(out, "h\\x1b1: bash 7\n\n\n@") {
+			t.Errorf("an event of a host: %v\n%s", err, out)
+		}
+		for _, f := range output.Formats {
+			if _, _, err := replayText(recording, Options{Format: f}); err != nil {
+				t.Errorf("%s: %v", f.Name, err)
+			}
+		}
+	}
+}
