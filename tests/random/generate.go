@@ -344,7 +344,7 @@ var formats = []string{
 func (g *generator) sink() string {
 	m := fmt.Sprintf("@m%d", g.number)
 	depth := 1 + g.r.IntN(3)
-	switch g.r.IntN(16) {
+	switch g.r.IntN(20) {
 	case 0, 1:
 		f, args := "", ""
 		for range 1 + g.r.IntN(3) {
@@ -386,8 +386,75 @@ func (g *generator) sink() string {
 		return fmt.Sprintf("print(%s);", g.tuple(depth))
 	case 13:
 		return fmt.Sprintf("print((%s, sizeof(%s)));", g.boolean(depth), g.printable(depth))
+	case 14:
+		return g.loop(m, depth)
+	case 15:
+		return g.keyed(m, depth)
+	case 16:
+		return g.bytes(m, depth)
 	}
 	return fmt.Sprintf("print(%s);", g.printable(depth))
+}
+
+// loop returns a loop, and a statement that shows what it did.
+func (g *generator) loop(m string, depth int) string {
+	n := 1 + g.r.IntN(4)
+	body := g.pick(
+		fmt.Sprintf("%s = sum((int64)%s);", m, g.operand(depth-1)),
+		fmt.Sprintf("%s[$i] = %s;", m, g.printable(depth-1)),
+		fmt.Sprintf("if (%s) { continue; } %s[$i, %s] = 1;", g.condition(depth-1), m, g.atom()),
+		fmt.Sprintf("if (%s) { break; } %s = %s;", g.condition(depth-1), m, g.wide(0)),
+		fmt.Sprintf("%s[%s] = count();", m, g.printable(depth-1)),
+	)
+	switch g.r.IntN(4) {
+	case 0:
+		return fmt.Sprintf("for ($i : 0..%d) { %s } print(%s);", n, body, m)
+	case 1:
+		return fmt.Sprintf("for ($i : %d..%d) { %s } print(%s);", n, n+3, body, m)
+	case 2:
+		return fmt.Sprintf("%s[1] = %s; for ($kv : %s) { print($kv); print(($kv.0, $kv.1)); }", m, g.printable(depth), m)
+	}
+	return fmt.Sprintf("$i = 0; unroll(%d) { $i += 1; %s = %s; print((%s, $i)); }", n, m, g.wide(0), m)
+}
+
+// keyed returns statements with the elements of a map that has keys.
+func (g *generator) keyed(m string, depth int) string {
+	key := g.pick("1", "(1, 2)", `"a"`, g.pick(g.vars...), "(uint8)3", g.wide(0))
+	element := fmt.Sprintf("%s[%s]", m, key)
+	switch g.r.IntN(6) {
+	case 0:
+		return fmt.Sprintf("%s = %s; %s %s; print(%s);", element, g.wide(0), element, g.compound(depth), m)
+	case 1:
+		return fmt.Sprintf("%s = (int64)%s; print((%s, %s)); print(%s);", element, g.operand(0), g.pick(element+"++", "++"+element, element+"--", "--"+element), g.int(depth), m)
+	case 2:
+		return fmt.Sprintf("%s = %s; print((has_key(%s, %s), delete(%s, %s), has_key(%s, %s), len(%s)));", element, g.printable(depth), m, key, m, key, m, key, m)
+	case 3:
+		return fmt.Sprintf("%s = %s; %s = %s; print(%s);", element, g.literal(), element, g.int(depth), m)
+	case 4:
+		f := g.pick("sum", "min", "max", "avg")
+		return fmt.Sprintf("%s = %s((int64)%s); %s = %s((int64)%s); print((int64)%s + %s); print(%s, 1);", element, f, g.operand(depth), element, f, g.operand(depth), element, g.operand(0), m)
+	}
+	return fmt.Sprintf("%s = (%s, %s); print(%s.0); print(%s.1); print(%s);", element, g.int(depth), g.printable(depth-1), element, element, m)
+}
+
+// bytes returns a statement that shows bytes: buffers, addresses, casts to arrays and back.
+func (g *generator) bytes(m string, depth int) string {
+	long := []string{`"hello world"`, `"\x01\x7f\xffabc"`, `"123\x00456"`} // bpftrace reads what is after the string
+	switch g.r.IntN(7) {
+	case 0:
+		return fmt.Sprintf(`printf("%s\n", buf(%s, %d));`, g.pick("%r", "%rx", "%rh"), g.pick(long...), 1+g.r.IntN(6))
+	case 1:
+		return fmt.Sprintf("%s[buf(%s, %d)] = %s; print(%s);", m, g.pick(long...), 1+g.r.IntN(6), g.int(depth), m)
+	case 2:
+		return fmt.Sprintf("print(ntop((uint32)%s));", g.operand(depth))
+	case 3:
+		return fmt.Sprintf("$p = (%s)%s; print($p); print($p[%d]);", g.pick("uint8[8]", "int8[8]", "uint16[4]", "int16[4]", "uint32[2]", "int32[2]"), "(uint64)"+g.operand(depth), g.r.IntN(2))
+	case 4:
+		return fmt.Sprintf("%s[(%s)%s, %s] = 1; print(%s);", m, g.pick("uint8[4]", "int8[4]", "uint16[2]"), "(uint32)"+g.operand(depth), g.atom(), m)
+	case 5:
+		return fmt.Sprintf("print(((%s)(%s)%s == (%s)(%s)%s));", "uint8[4]", "uint32", g.operand(0), "uint8[4]", "uint32", g.operand(0))
+	}
+	return fmt.Sprintf(`printf("%s %s\n", (enum color)%s, %s);`, g.pick("%s", "%d", "%5d"), g.pick("%s", "%d", "%x"), g.pick(g.vars...), g.pick("RED", "GREEN", "@e", "SMALL"))
 }
 
 // compound returns an assignment operator and its right side.
