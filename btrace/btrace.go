@@ -105,6 +105,12 @@ func Parse(data, manifest []byte) (*Object, error) {
 	return newObject(object.NewFiles("object", data, manifest))
 }
 
+// Named returns an object from the content of its file, which contains its manifest. Messages and metrics name it like an
+// object at path.
+func Named(path string, data []byte) (*Object, error) {
+	return newObject(object.NewFiles(path, data, nil))
+}
+
 func newObject(files *object.Files) (*Object, error) {
 	x, err := files.Parse()
 	if err != nil {

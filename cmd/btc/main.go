@@ -33,7 +33,7 @@ func rootCommand() *command {
 			{"btc help compile", "describe a command"},
 		},
 		sub: []*command{
-			compileCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
+			compileCommand(), bundleCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
 			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), passesCommand(), targetCommand(), versionCommand(),
 		},
 	}

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 
@@ -21,5 +22,10 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	quit.Catch("btrun")
-	os.Exit(command.Run(os.Args[1:], command.Streams{Out: os.Stdout, Err: os.Stderr, Version: version}))
+	carried, err := command.Bundle()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "btrun: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(command.Run(os.Args[1:], command.Streams{Out: os.Stdout, Err: os.Stderr, Version: version, Bundle: carried}))
 }

@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"backend/obj":      {"ir", "targets/kernel", "backend/emit", "internal/objfile"},
 	"backend/manifest": {"ir", "targets/kernel", "backend/emit", "internal/manifest"},
 
+	"internal/bundle":   {},
 	"internal/objfile":  {},
 	"internal/safefile": {},
 	"internal/quit":     {},

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,44 +54,77 @@ func (r *release) linkFlags(p platform) (string, error) {
 	return "-s -w -buildid= " + strings.TrimSpace(string(text)), err
 }
 
-// buildAll builds the programs of each platform.
+// buildAll builds the programs of each platform: btrun first, because btc contains it.
 func (r *release) buildAll() error {
+	overlay := map[string]string{} // files of the tree that exist for the build of btc alone
+	for _, p := range platforms {
+		if p.os != "linux" {
+			continue
+		}
+		if err := r.build(p, "btrun"); err != nil {
+			return err
+		}
+		name := "btrun-" + p.arch + ".gz"
+		packed, err := compressed(r.binaries[p.os+"/"+p.arch+"/btrun"])
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(r.work, name), packed, 0o644); err != nil {
+			return err
+		}
+		overlay[filepath.Join(r.root, "cmd/btc/loaders", name)] = filepath.Join(r.work, name)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.work, "overlay.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	for _, p := range platforms {
+		if err := r.build(p, "btc", "-tags", "loaders", "-overlay", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build builds a program for a platform.
+func (r *release) build(p platform, name string, options ...string) error {
 	flags, err := r.noInline()
 	if err != nil {
 		return err
 	}
-	for _, p := range platforms {
-		link, err := r.linkFlags(p)
-		if err != nil {
-			return err
-		}
-		programs := []string{"btc", "btrun"}
-		if p.os != "linux" {
-			programs = programs[:1]
-		}
-		for _, name := range programs {
-			out := filepath.Join(r.work, name)
-			_, err = r.goCommand(
-				[]string{"GOOS=" + p.os, "GOARCH=" + p.arch},
-				append(
-					[]string{
-						"build", "-trimpath", "-buildvcs=false", "-o", out,
-						"-ldflags", link + " -X main.version=" + strings.TrimPrefix(r.version, "v"),
-					},
-					append(flags, "./cmd/"+name)...,
-				)...,
-			)
-			if err != nil {
-				return err
-			}
-			data, err := os.ReadFile(out)
-			if err != nil {
-				return err
-			}
-			r.binaries[p.os+"/"+p.arch+"/"+name] = data
-		}
+	link, err := r.linkFlags(p)
+	if err != nil {
+		return err
 	}
-	return nil
+	out := filepath.Join(r.work, name)
+	args := []string{
+		"build", "-trimpath", "-buildvcs=false", "-o", out,
+		"-ldflags", link + " -X main.version=" + strings.TrimPrefix(r.version, "v"),
+	}
+	args = append(append(append(args, options...), flags...), "./cmd/"+name)
+	if _, err := r.goCommand([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, args...); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(out)
+	r.binaries[p.os+"/"+p.arch+"/"+name] = data
+	return err
+}
+
+// compressed returns data in gzip's format, without a name or a time.
+func compressed(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = z.Write(data)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	return b.Bytes(), err
 }
 
 // module is a module as go list prints it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"btc/internal/bundle"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -19,7 +20,8 @@ import (
 type arguments struct {
 	options.Values
 	object   string
-	patterns []string // patterns of --list
+	bundle   *bundle.Contents // the object, instead of the file
+	patterns []string         // patterns of --list
 	format   *output.Format
 	grants   permit.Grants  // --allow and --unsafe
 	policy   *policy.Policy // of this host; nil: none
@@ -31,8 +33,8 @@ type arguments struct {
 const minRotate = 64 << 10
 
 // parseArgs reads the command line. Options can be before and after the object; arguments for
-// the script that begin with "-" follow "--".
-func parseArgs(args []string) (*arguments, error) {
+// the script that begin with "-" follow "--". If the executable carries an object, all operands are parameters.
+func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
 	o := &arguments{Values: options.Values{Report: options.Report{Buffer: "line"}}}
 	line, err := o.Table().Parse(args)
 	if err == nil {
@@ -48,6 +50,8 @@ func parseArgs(args []string) (*arguments, error) {
 		o.patterns = append(o.patterns, operands...)
 	case o.Capture != "" && len(operands) > 0:
 		return o, fmt.Errorf("unexpected argument %q: --capture only writes %s", operands[0], o.Capture)
+	case carried != nil:
+		o.bundle, o.object = carried, ownName()+".o"
 	case len(operands) > 0:
 		o.object, operands = operands[0], operands[1:]
 	}

@@ -25,7 +25,7 @@ func TestOptionsReachRun(t *testing.T) {
 	t.Setenv("BPFTRACE_BTF", "")
 	parsed := func(args ...string) string {
 		t.Helper()
-		o, err := parseArgs(append(args, "x.o"))
+		o, err := parseArgs(append(args, "x.o"), nil)
 		if err != nil {
 			t.Fatalf("%q: %v", args, err)
 		}
@@ -57,7 +57,7 @@ func TestOptionsReachRun(t *testing.T) {
 
 // TestArgumentsReachRun checks the parameters of a script.
 func TestArgumentsReachRun(t *testing.T) {
-	o, err := parseArgs([]string{"x.o", "1", "two", "--", "3", "--name=value", "--flag"})
+	o, err := parseArgs([]string{"x.o", "1", "two", "--", "3", "--name=value", "--flag"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"btc/btrace"
+	"btc/internal/bundle"
 	"btc/internal/color"
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -36,6 +37,7 @@ type Streams struct {
 	In       *os.File // for the object "-"; nil: os.Stdin
 	Out, Err io.Writer
 	Version  string
+	Bundle   *bundle.Contents // the object to run, instead of one that the arguments name; nil: none
 	// Attached is called when all probes are attached, before any event is handled. It may be nil.
 	Attached func()
 }
@@ -51,7 +53,10 @@ func usage() string { return usageHead + new(options.Values).Table().Help() }
 // Run runs btrun; it returns the exit status.
 func Run(args []string, s Streams) (exit int) {
 	stdout, stderr := s.Out, s.Err
-	o, err := parseArgs(args)
+	if s.Bundle != nil && len(args) > 0 && (args[0] == "--completion" || strings.HasPrefix(args[0], "--completion=")) {
+		return complete(s.Bundle, args, stdout, stderr)
+	}
+	o, err := parseArgs(args, s.Bundle)
 	stderr = shown(o, stderr) // errors quote files
 	if err == nil && (o.List || o.Capture != "" || !o.Version && !o.Help) {
 		err = o.bound()
@@ -280,6 +285,12 @@ func help(o *arguments, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: %v\n", err)
 		return 1
+	}
+	if o.bundle != nil {
+		bundleUsage(stdout, m)
+		defer func() {
+			fmt.Fprint(stdout, "\nOptions of the loader (before --):\n      --completion bash|zsh|fish\n                          print completions for a shell (the first argument)\n", new(options.Values).Table().Help())
+		}()
 	}
 	fmt.Fprintf(stdout, "%s: compiled from %s for Linux %s, %s\n", o.object, m.Script.File, m.Target,
 		strings.Join(m.Arches, " and "))

@@ -74,6 +74,9 @@ func asCaller[T any](o *arguments, read func(string) (T, error)) (v T, err error
 
 // openObject opens the object of the command line, to run it.
 func (o *arguments) openObject() (*btrace.Object, error) {
+	if o.bundle != nil {
+		return btrace.Named(o.object, o.bundle.Object)
+	}
 	if o.object != streamed {
 		return asCaller(o, btrace.Open)
 	}
@@ -82,6 +85,9 @@ func (o *arguments) openObject() (*btrace.Object, error) {
 
 // readObject reads the object of the command line, to describe it.
 func (o *arguments) readObject() (*object.Object, error) {
+	if o.bundle != nil {
+		return object.NewFiles(o.object, o.bundle.Object, nil).Parse()
+	}
 	if o.object != streamed {
 		return asCaller(o, object.Read)
 	}
@@ -94,7 +100,7 @@ func (o *arguments) readObject() (*object.Object, error) {
 
 // readManifest reads the manifest of the object.
 func (o *arguments) readManifest() (*manifest.Manifest, error) {
-	if o.object != streamed {
+	if o.object != streamed && o.bundle == nil {
 		return asCaller(o, object.ReadManifest)
 	}
 	obj, err := o.readObject()

@@ -33,11 +33,11 @@ func TestUsage(t *testing.T) {
 
 // TestLimitsOfARun checks that the limits on the command line reach the run.
 func TestLimitsOfARun(t *testing.T) {
-	o, err := parseArgs(strings.Fields("--budget 0.5% --max-memory 3M --rotate 64K -o x x.o"))
+	o, err := parseArgs(strings.Fields("--budget 0.5% --max-memory 3M --rotate 64K -o x x.o"), nil)
 	if err != nil || o.Budget != 0.005 || o.MaxMemory != 3<<20 || o.rotate != 64<<10 {
 		t.Errorf("%v: budget %v, memory %d, files of %d bytes", err, o.Budget, o.MaxMemory, o.rotate)
 	}
-	if o, err = parseArgs([]string{"x.o"}); err != nil || o.Budget != 0 || o.MaxMemory != 0 || o.rotate != 0 {
+	if o, err = parseArgs([]string{"x.o"}, nil); err != nil || o.Budget != 0 || o.MaxMemory != 0 || o.rotate != 0 {
 		t.Errorf("%v: budget %v, memory %d, files of %d bytes", err, o.Budget, o.MaxMemory, o.rotate)
 	}
 }

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"btc/frontend/diag"
+	"btc/internal/arch"
+	"btc/internal/bundle"
+	"btc/internal/objfile"
+	"btc/internal/option"
+	"btc/loader/object"
+)
+
+// bundler makes an executable of a script or an object.
+type bundler struct {
+	script      scriptFlags
+	out, loader string
+}
+
+func bundleCommand() *command {
+	var b bundler
+	return &command{
+		name: "bundle", operands: "FILE.bt | FILE.o | -e PROGRAM [-- PARAMETERS]", summary: "make an executable of a script: the loader and the object in one file", files: []string{"bt", "o"},
+		about: "The executable takes the options of btrun and the script's parameters, and needs nothing else on the host. " +
+			"It is for one architecture: that of --arch, by default this machine's. Running one is trusting an executable: " +
+			"it can do whatever its user can. See docs/howto/bundle.md.",
+		examples: []example{
+			{"btc bundle biolatency.bt", "write biolatency, for hosts like this one"},
+			{"btc bundle --arch arm64 biolatency.bt -o biolatency", "for hosts with arm64"},
+			{"btc bundle reads.o --loader btrun-arm64", "of a compiled object, with the loader of another release"},
+		},
+		options: append(option.Table{
+			{Name: "output", Short: "o", Value: "FILE", To: &b.out, Help: "executable to write; default: the script's or object's name without .bt or .o"},
+			{Name: "loader", Value: "FILE", To: &b.loader, Help: "btrun for the architecture; default: the one in this btc, if it is of a release, else btrun next to btc"},
+		}, b.script.table()...),
+		run: b.run,
+	}
+}
+
+func (b *bundler) run(line *option.Line) int {
+	out, data, label, err, status := b.object(line)
+	if err == nil && data == nil {
+		return status
+	}
+	if err == nil {
+		err = b.write(out, data, label)
+	}
+	if err != nil {
+		return fail("%v", err)
+	}
+	return 0
+}
+
+// object returns the default name of the executable, the object, and the architecture that the user has chosen, or "". The
+// object is nil if the compiler has printed errors.
+func (b *bundler) object(line *option.Line) (out string, data []byte, label string, err error, status int) {
+	s := &b.script
+	switch len(s.targets.arches) {
+	case 0:
+	case 1:
+		label = s.targets.arches[0]
+	default:
+		return "", nil, "", errors.New("--arch: an executable is for one architecture: make one for each"), 1
+	}
+	if !s.isExpr && len(line.Operands) > 0 && strings.HasSuffix(line.Operands[0], ".o") {
+		path := line.Operands[0]
+		switch extra := slices.Concat(line.Operands[1:], line.After); {
+		case len(extra) > 0:
+			return "", nil, "", fmt.Errorf("unexpected argument %q: %s is compiled; give parameters when it runs", extra[0], path), 1
+		case len(s.targets.files) > 0:
+			return "", nil, "", fmt.Errorf("--target is for scripts: %s is compiled", path), 1
+		}
+		files, err := object.ReadFiles(path)
+		if err != nil {
+			return "", nil, "", err, 1
+		}
+		if data = files.Data; !files.Joined() {
+			if data, err = joinOld(files); err != nil {
+				return "", nil, "", err, 1
+			}
+		}
+		return strings.TrimSuffix(filepath.Base(path), ".o"), data, label, nil, 0
+	}
+	s.scriptParams(line.After)
+	name, text, err := s.script(line.Operands)
+	if err != nil {
+		return "", nil, "", err, 1
+	}
+	if extra := s.extra(line.Operands); extra != "" {
+		return "", nil, "", fmt.Errorf("unexpected argument %q: one script at a time; parameters follow --", extra), 1
+	}
+	if name != diag.Stdin {
+		out = strings.TrimSuffix(filepath.Base(name), ".bt")
+	}
+	o, status := s.compile(name, text)
+	if o == nil {
+		return "", nil, "", nil, max(status, 1)
+	}
+	return out, o.Object, label, nil, status
+}
+
+// joinOld returns the file of an object whose manifest is a second file.
+func joinOld(files *object.Files) ([]byte, error) {
+	if _, err := files.Parse(); err != nil {
+		return nil, err
+	}
+	data, err := objfile.Join(files.Data, files.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s was compiled before December 2026, and has its manifest in a second file: compile the script again", files.Path)
+	}
+	return data, nil
+}
+
+// write writes the executable.
+func (b *bundler) write(out string, data []byte, label string) error {
+	if b.out != "" {
+		out = b.out
+	}
+	if out == "" {
+		return errors.New("missing output file: use -o FILE")
+	}
+	o, err := object.NewFiles(out, data, nil).Parse()
+	if err != nil {
+		return err
+	}
+	arches := o.Manifest.Arches
+	if label == "" && len(arches) == 1 {
+		label = arches[0]
+	}
+	if a := arch.Host(); label == "" && a != nil {
+		label = a.Label
+	}
+	if label == "" || !slices.Contains(arches, label) {
+		return fmt.Errorf("the object is for %s: choose with --arch, or compile it for %s", strings.Join(arches, " and "), arch.HostLabel())
+	}
+	loader, err := b.readLoader(arch.ByName(label))
+	if err != nil {
+		return err
+	}
+	c := &bundle.Contents{Object: data}
+	name := filepath.Base(out)
+	for i, shell := range bundle.Shells {
+		c.Completions[i] = []byte(bundleCompletion(shell, name, o.Manifest))
+	}
+	if err := writeFiles(newFile{out, bundle.Append(loader, c)}); err != nil {
+		return err
+	}
+	return os.Chmod(out, 0o755)
+}
+
+// maxLoader is the maximum size of a loader in bytes.
+const maxLoader = 64 << 20
+
+// readLoader returns the loader for an architecture.
+func (b *bundler) readLoader(a *arch.Arch) ([]byte, error) {
+	path := b.loader
+	if path == "" {
+		if f, err := loaders.Open("loaders/btrun-" + a.GOARCH + ".gz"); err == nil {
+			defer f.Close()
+			z, err := gzip.NewReader(f)
+			if err != nil {
+				return nil, err
+			}
+			return io.ReadAll(io.LimitReader(z, maxLoader))
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(filepath.Dir(self), "btrun")
+		if err := checkLoader(path, a); err != nil {
+			return nil, fmt.Errorf("this btc contains no loader for %s (those of a release do): use --loader FILE (%w)", a.Label, err)
+		}
+	} else if err := checkLoader(path, a); err != nil {
+		return nil, fmt.Errorf("--loader: %w", err)
+	}
+	return os.ReadFile(path)
+}
+
+// checkLoader returns an error if the file at path is not a loader for an architecture that runs bundles.
+func checkLoader(path string, a *arch.Arch) error {
+	if fi, err := os.Stat(path); err != nil {
+		return err
+	} else if !fi.Mode().IsRegular() || fi.Size() > maxLoader {
+		return fmt.Errorf("%s is not btrun", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	f, err := elf.NewFile(bytes.NewReader(data))
+	switch {
+	case err != nil || f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN || f.Class != elf.ELFCLASS64:
+		return fmt.Errorf("%s is not btrun for Linux", path)
+	case f.Machine != a.Machine:
+		return fmt.Errorf("%s is for another architecture than %s (%v)", path, a.Label, f.Machine)
+	case bytes.HasSuffix(data, []byte(bundle.Magic)):
+		return fmt.Errorf("%s is itself a bundle: use btrun", path)
+	case !bytes.Contains(data, []byte(bundle.Magic)):
+		return fmt.Errorf("%s is not btrun, or one that is older than btc bundle", path)
+	}
+	return nil
+}
