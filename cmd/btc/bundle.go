@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -207,8 +208,13 @@ func checkLoader(path string, a *arch.Arch) error {
 		return fmt.Errorf("%s is for another architecture than %s (%v)", path, a.Label, f.Machine)
 	case bytes.HasSuffix(data, []byte(bundle.Magic)):
 		return fmt.Errorf("%s is itself a bundle: use btrun", path)
-	case !bytes.Contains(data, []byte(bundle.Magic)):
-		return fmt.Errorf("%s is not btrun, or one that is older than btc bundle", path)
+	}
+	info, err := buildinfo.Read(bytes.NewReader(data))
+	if err != nil || !strings.HasSuffix(info.Path, "cmd/btrun") { // btc contains the mark, too
+		return fmt.Errorf("%s is not btrun", path)
+	}
+	if !bytes.Contains(data, []byte(bundle.Magic)) {
+		return fmt.Errorf("%s is a btrun that is older than btc bundle", path)
 	}
 	return nil
 }
