@@ -67,7 +67,7 @@ func TestOptionsReachRun(t *testing.T) {
 
 	var r Report
 	filled(t, &r)
-	r.Format, r.Buffer, r.Sort = "json", "none", "key"
+	r.Format, r.Buffer, r.Sort, r.Map = "json", "none", "key", ""
 	if err := r.sendTo(ro, &object.Object{}); err != nil {
 		t.Fatal(err)
 	}

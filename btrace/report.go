@@ -29,10 +29,10 @@ type Report struct {
 	// once. If one is a terminal (an *os.File), control characters in strings are escaped.
 	//
 	// If Out has a method Replace() error, and the format replaces documents (prometheus,
-	// openmetrics, otlp), it is called after each document: what was written since the last call
+	// openmetrics, otlp, folded, pprof), it is called after each document: what was written since the last call
 	// replaces the previous document.
 	Out, Err io.Writer
-	// Format is text (the default), json, json2, prometheus, openmetrics or otlp.
+	// Format is text (the default), json, json2, prometheus, openmetrics, otlp, folded or pprof.
 	Format string
 	// Buffer is when output is written: line (the default) whenever no event is waiting, full when 64
 	// KiB have been collected, none after each piece.
@@ -54,6 +54,10 @@ type Report struct {
 	// MaxSeries is the maximum number of series per metric; 0: 10000.
 	Object    string
 	MaxSeries int
+
+	// Map is the map that the formats folded and pprof write, with or without "@"; "": the only one with a stack in its
+	// key.
+	Map string
 
 	// Quiet does not print the number of attached probes. Verbose prints the kernel's verifier log
 	// of each program.
@@ -98,14 +102,20 @@ func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
 		return fmt.Errorf("unknown order %q: expected %s", r.Sort, list(render.Orders))
 	case r.Every < 0 || r.Top < 0 || r.MaxSeries < 0:
 		return errors.New("a report with a negative Every, Top or MaxSeries")
-	case ro.Sink.Metrics && ro.Mode != "":
-		return fmt.Errorf("the format %s writes metrics, and the mode %s has none", r.Format, ro.Mode)
+	case (ro.Sink.Metrics || ro.Sink.Profile) && ro.Mode != "":
+		return fmt.Errorf("the format %s writes maps, and the mode %s has none", r.Format, ro.Mode)
+	}
+	if err := ro.Sink.CheckMap(x.Manifest, r.Map); err != nil {
+		return err
 	}
 	if ro.Object == "" {
 		ro.Object = objectName(x)
 	}
 	onTerminal := format.IsTerminal(r.Out)
-	ro.Live = r.Live && r.Every > 0 && !ro.Sink.JSON && onTerminal
+	if onTerminal && ro.Sink.Binary {
+		return fmt.Errorf("the format %s is binary: write it to a file, with -o FILE, or to a pipe", r.Format)
+	}
+	ro.Live = r.Live && r.Every > 0 && !ro.Sink.JSON && !ro.Sink.Document && onTerminal
 	if onTerminal && !r.Raw {
 		ro.Escape = true
 		if ro.Sink.JSON {

@@ -115,7 +115,7 @@ func TestReportOptions(t *testing.T) {
 // The library accepts each value that btrun's option table lists, and no other.
 func TestReportChoices(t *testing.T) {
 	needRoot(t)
-	o := parsed(t, `begin { exit(); }`)
+	o := parsed(t, `begin { exit(); } interval:s:1 { @[kstack] = count(); }`)
 	load := func(r btrace.Report) error {
 		s, err := btrace.LoadReport(t.Context(), o, btrace.Options{}, &r)
 		if err == nil {
@@ -164,7 +164,7 @@ func TestBadOptions(t *testing.T) {
 		{btrace.Options{Mode: "race"}, nil, `unknown mode "race"`},
 		{btrace.Options{Allow: []btrace.Permission{"nosuch"}}, nil, "nosuch"},
 		{btrace.Options{}, &btrace.Report{Every: -1}, "negative"},
-		{btrace.Options{Mode: "bench"}, &btrace.Report{Format: "otlp"}, "the format otlp writes metrics"},
+		{btrace.Options{Mode: "bench"}, &btrace.Report{Format: "otlp"}, "the format otlp writes maps"},
 	} {
 		var s *btrace.Session
 		var err error

@@ -89,6 +89,8 @@ func (v *Values) Table() option.Table {
 			Help: "show all maps every TIME, such as 15s, without clearing them; for a format of documents, -o FILE contains the last one"},
 		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
 			Help: "maximum number of series per metric; further keys are summed as \"other\"; default: 10000"},
+		{Name: "map", Value: "NAME", Group: writing, To: &v.Map,
+			Help: "with -f folded or -f pprof: the map to write, if several have a stack in their keys"},
 		{Name: "rotate", Value: "SIZE", Group: writing, To: &v.Rotate,
 			Help: "start a new file of -o at SIZE, such as 100M: FILE becomes FILE.1, and so on; if the disk is full, lines are dropped"},
 		{Name: "keep", Value: "N", Group: writing, To: setCount("--keep", &v.Keep, 1, 1000),

@@ -67,6 +67,7 @@ type Report struct {
 
 	Object    string
 	MaxSeries int
+	Map       string
 
 	Quiet, Verbose bool
 	Raw            bool

@@ -14,11 +14,14 @@ type Format struct {
 	Document bool
 	// Records: the output is a recording, which begins with a head (AppendHead).
 	Records bool
+	// Profile: the output is the profile of one map (profiles.Find).
+	Profile bool
+	Binary  bool // not for terminals
 	New     func(*Run) Sink
 }
 
 // Formats are the values of the option -f. The first is the default.
-var Formats = []*Format{&Text, &json, &json2, &prometheus, &openmetrics, &otlp}
+var Formats = []*Format{&Text, &json, &json2, &prometheus, &openmetrics, &otlp, &folded, &pprof}
 
 // Find returns the format with a name, or nil.
 func Find(name string) *Format {

@@ -79,6 +79,8 @@ type Run struct {
 	Object, Host string
 	// Arch is the architecture of the run's machine; "": this one.
 	Arch string
+	// Map is the name of the map that a format of profiles writes; "": the only one with a stack in its key.
+	Map string
 	// MaxSeries is the maximum number of series of a metric; 0: DefaultMaxSeries.
 	MaxSeries int
 	// Losses returns the losses since the start, by cause.

@@ -18,9 +18,7 @@ var prometheus = Format{
 	JSON:     true,
 	Metrics:  true,
 	Document: true,
-	New: func(r *Run) Sink {
-		return &exposition{text: text{Run: r}, Sampler: NewSampler(r)}
-	},
+	New:      func(r *Run) Sink { return newExposition(r, false) },
 }
 
 // openmetrics is the text format of OpenMetrics 1.0.
@@ -30,43 +28,23 @@ var openmetrics = Format{
 	JSON:     true,
 	Metrics:  true,
 	Document: true,
-	New: func(r *Run) Sink {
-		return &exposition{text: text{Run: r}, Sampler: NewSampler(r), open: true}
-	},
+	New:      func(r *Run) Sink { return newExposition(r, true) },
 }
 
-// exposition is the sink of both formats: each snapshot and the end of the run are a document.
-// Printed output is not a metric and is omitted; messages are written to standard error.
+// exposition writes the documents of both formats.
 type exposition struct {
-	text
 	*Sampler
-	open  bool // OpenMetrics
-	noted bool // the omission was reported
+	open bool // OpenMetrics
 }
 
-func (x *exposition) leaveOut(e *format.Event) {
-	if !x.noted {
-		x.noted = true
-		x.text.Message("WARNING: " + e.Kind + "() is not part of metrics: -f prometheus and -f openmetrics contain only maps")
-	}
+func newExposition(r *Run, open bool) Sink {
+	x := &exposition{NewSampler(r), open}
+	return &documents{text: text{Run: r}, what: "metrics: -f prometheus and -f openmetrics contain only maps", write: x.write}
 }
 
-func (x *exposition) Printf(e *format.Event, _ *format.Format)       { x.leaveOut(e) }
-func (x *exposition) Print(e *format.Event)                          { x.leaveOut(e) }
-func (x *exposition) Time(e *format.Event, _ []byte)                 { x.leaveOut(e) }
-func (x *exposition) Join(e *format.Event, _ [][]byte, _ string)     { x.leaveOut(e) }
-func (x *exposition) Piece(e *format.Event, _ []byte, first, _ bool) { x.leaveOut(e) }
-
-// Map ignores print() of a map, because each document contains all maps.
-func (x *exposition) Map(*Map) {}
-
-func (x *exposition) Snapshot(maps func(show func(*Map))) { x.document(maps, true) }
-
-func (x *exposition) End(maps func(show func(*Map))) { x.document(maps, false) }
-
-// document writes all metrics.
-func (x *exposition) document(maps func(show func(*Map)), running bool) {
-	out := x.text.Out
+// write writes all metrics.
+func (x *exposition) write(maps func(show func(*Map)), running bool) {
+	out := x.Out
 	x.Families(maps, running, func(f *Family) {
 		dst := x.head(out.Begin(), f)
 		for i := range f.Series {
@@ -80,9 +58,6 @@ func (x *exposition) document(maps func(show func(*Map)), running bool) {
 		out.Write([]byte("# EOF\n"))
 	}
 }
-
-// Detached reports once, on the error output, what each document contains as a metric.
-func (x *exposition) Detached(d *Detachment) { x.text.Detached(d) }
 
 // head appends the lines before a metric's samples. In OpenMetrics the family name of a
 // counter has no "_total".
@@ -141,7 +116,7 @@ func (x *exposition) series(dst []byte, f *Family, s *Series) []byte {
 // line appends a line with the label of the object, those of the series, and le if it is not "".
 func (x *exposition) line(dst []byte, name string, f *Family, s *Series, le string, number []byte) []byte {
 	dst = append(append(dst, name...), "{"+metrics.ObjectLabel+`="`...)
-	dst = append(appendEscaped(dst, x.text.Object, true), '"')
+	dst = append(appendEscaped(dst, x.Object, true), '"')
 	for i, label := range f.Labels {
 		if metrics.Absent(label, s.Values[i]) {
 			continue

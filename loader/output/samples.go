@@ -135,13 +135,13 @@ func (s *Sampler) labels(dst []string, f *manifest.Field, key []byte) []string {
 	}
 	text := string(env.Append(nil, v))
 	if f.Layout.Kind == "kstack" || f.Layout.Kind == "ustack" {
-		text = folded(text)
+		text = foldedLine(text)
 	}
 	return append(dst, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// folded returns a stack in one line, outermost frame first, as flame graphs read it.
-func folded(text string) string {
+// foldedLine returns a stack in one line, outermost frame first, as flame graphs read it.
+func foldedLine(text string) string {
 	var frames []string
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {

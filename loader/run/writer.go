@@ -56,7 +56,7 @@ func (s *session) facts() *output.Run {
 	}
 	return &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Started: s.started,
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Map: s.opts.Map, Started: s.started,
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
 }

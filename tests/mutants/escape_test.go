@@ -17,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	pprof "github.com/google/pprof/profile"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -166,6 +167,14 @@ func outputs(t *testing.T, data []byte, m *manifest.Manifest, hostile string) ma
 			}
 		})
 		run.Out.Flush(true)
+		if f.Binary {
+			if out.Len() > 0 {
+				if _, err := pprof.ParseData(out.Bytes()); err != nil {
+					t.Errorf("%s: %v", f.Name, err)
+				}
+			}
+			continue
+		}
 		texts[f.Name] = out.String()
 	}
 	var err error

@@ -97,8 +97,11 @@ func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
 			return o, fmt.Errorf("--budget: %w", err)
 		}
 	}
-	if o.format.Metrics && o.Mode != "" {
-		return o, fmt.Errorf("-f %s writes metrics: it cannot be combined with --%s", o.format.Name, o.Mode)
+	if (o.format.Metrics || o.format.Profile) && o.Mode != "" {
+		return o, fmt.Errorf("-f %s writes maps: it cannot be combined with --%s", o.format.Name, o.Mode)
+	}
+	if o.format.Profile && o.Every != 0 && (o.Output == "" || !isReplaced(o.Output)) {
+		return o, fmt.Errorf("--every needs -o FILE with -f %s: each profile contains the ones before, and replaces them in the file", o.format.Name)
 	}
 	if o.Rotate != "" {
 		size, err := permit.ParseSize(o.Rotate)

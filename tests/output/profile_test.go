@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	pprof "github.com/google/pprof/profile"
+)
+
+// writes counts the writes of a process whose name hurts folded stacks, in maps of all kinds that are profiles.
+const writes = `
+tracepoint:syscalls:sys_enter_write /comm == "a;b c 7"/ {
+  @count[comm, kstack, ustack] = count(); @bytes[ustack, comm] = sum(args.count); @avg[kstack(2)] = avg(args.count);
+  @hist[(kstack, comm), pid] = hist(args.count); @plain[ustack(perf)]++; @max[kstack] = max(args.count); @pids[pid] = count();
+}
+`
+
+// The workload of the tests.
+const (
+	writesN    = 100
+	writesSize = 64
+)
+
+// TestProfiles checks that the sums of profiles are those of the maps, and that pprof's package reads them.
+func TestProfiles(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, writes)
+	command := fmt.Sprintf(`%s/workload -report /dev/null -comm "a;b c 7" write -n %d -size %d`, dir, writesN, writesSize)
+	for _, x := range []struct {
+		name        string
+		types       string
+		values      []int64
+		label, root string
+	}{
+		{"@count", "samples/count", []int64{writesN}, "a;b c 7", "a:b_c_7;"},
+		{"bytes", "total/bytes", []int64{writesN * writesSize}, "a;b c 7", "a:b_c_7;"},
+		{"avg", "samples/count total/count", []int64{writesN, writesN * writesSize}, "", ""},
+		{"hist", "samples/count", []int64{writesN}, "a;b c 7", "a:b_c_7;"},
+		{"plain", "total/count", []int64{writesN}, "", ""},
+	} {
+		file := filepath.Join(dir, "x.pb.gz")
+		run(t, dir, nil, "-f", "pprof", "--map", x.name, "-o", file, "-c", command, object)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := pprof.ParseData(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.CheckValid(); err != nil {
+			t.Error(err)
+		}
+		types := ""
+		for _, typ := range p.SampleType {
+			types += " " + typ.Type + "/" + typ.Unit
+		}
+		if types != " "+x.types {
+			t.Errorf("%s: types%s, want %s", x.name, types, x.types)
+		}
+		sums := make([]int64, len(x.values))
+		for _, s := range p.Sample {
+			for i := range sums {
+				sums[i] += s.Value[i]
+			}
+			if x.label != "" && len(s.Label["comm"]) == 1 && s.Label["comm"][0] != x.label && len(s.Label["key2"]) == 0 {
+				t.Errorf("%s: labels %v", x.name, s.Label)
+			}
+		}
+		if fmt.Sprint(sums) != fmt.Sprint(x.values) {
+			t.Errorf("%s: sums %d, want %d", x.name, sums, x.values)
+		}
+		if p.TimeNanos == 0 || p.DurationNanos <= 0 {
+			t.Errorf("%s: from %d for %d ns", x.name, p.TimeNanos, p.DurationNanos)
+		}
+		if out, err := exec.Command("go", "tool", "pprof", "-top", file).CombinedOutput(); err != nil || !strings.Contains(string(out), "Total samples = ") {
+			t.Errorf("go tool pprof: %v\n%s", err, out)
+		}
+
+		if out, err := exec.Command("go", "tool", "pprof", "-raw", file).CombinedOutput(); err != nil {
+			t.Errorf("go tool pprof: %v\n%s", err, out)
+		}
+
+		out, _ := run(t, dir, nil, "-q", "-f", "folded", "--map", x.name, "-c", command, object)
+		sum := int64(0)
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			if len(words) != 2 || !strings.HasPrefix(line, x.root) {
+				t.Errorf("%s: %q", x.name, line)
+				continue
+			}
+			n, err := strconv.ParseInt(words[1], 10, 64)
+			if err != nil {
+				t.Errorf("%s: %q", x.name, line)
+			}
+			sum += n
+			user, isKernel := -1, -1
+			for i, frame := range strings.Split(words[0], ";") {
+				if strings.HasSuffix(frame, "_[k]") {
+					isKernel = i
+				} else {
+					user = i
+				}
+			}
+			if isKernel >= 0 && user > isKernel {
+				t.Errorf("%s: a frame of the user is above one of the kernel: %s", x.name, line)
+			}
+		}
+		if want := x.values[len(x.values)-1]; sum != want {
+			t.Errorf("%s: folded sum %d, want %d", x.name, sum, want)
+		}
+	}
+}
+
+// TestProfileEvery checks that the file of a run contains a whole profile at any time.
+func TestProfileEvery(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, `interval:ms:10 { @n += 1; if (@n <= 40) { @[kstack] = count(); } else { exit(); } }`)
+	file := filepath.Join(dir, "x.pb.gz")
+	run(t, dir, nil, "-q", "-f", "pprof", "--every", "100ms", "-o", file, object)
+	data, _ := os.ReadFile(file)
+	p, err := pprof.ParseData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, s := range p.Sample {
+		sum += s.Value[0]
+	}
+	if sum != 40 {
+		t.Errorf("%d samples, want 40", sum)
+	}
+}
