@@ -23,12 +23,12 @@ import (
 
 // replayOptions are the options of btc replay.
 type replayOptions struct {
-	form, file string
-	from, to   replay.Moment
+	form, file, mapName string
+	from, to            replay.Moment
 }
 
 func replayCommand() *command {
-	r := &replayOptions{form: output.Text.Name}
+	r := new(replayOptions)
 	moment := func(name string, to *replay.Moment) func(string) error {
 		return func(text string) (err error) {
 			if *to, err = replay.ParseMoment(text); err != nil {
@@ -46,11 +46,13 @@ func replayCommand() *command {
 		examples: []example{
 			{"btc replay run.jsonl", "print what the run printed"},
 			{"btc replay -f otlp run.jsonl.gz", "print it as metrics and logs for OpenTelemetry"},
+			{"btc replay -o flame.svg run.jsonl", "draw a flame graph of the stacks in a map"},
 			{"btc replay --from 90s --to 2m run.jsonl", "print half a minute of the run"},
 		},
 		options: option.Table{
-			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(output.Names()...),
-				Help: "format of the output: " + output.Usage() + "; default: text"},
+			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg)...),
+				Help: "format of the output: " + output.Usage() + ", or svg (a flame graph); default: that of the name of -o (.svg, .pb.gz, .folded), else text"},
+			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
 				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
@@ -76,8 +78,14 @@ func (r *replayOptions) replay(name string) error {
 		return err
 	}
 	defer in.Close()
+	if form := profileForm(r.form, r.file); form != "" {
+		return r.profile(name, in, form)
+	}
 	f := output.Find(r.form)
-	opts := replay.Options{Format: f, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
+	if f == nil {
+		f = &output.Text
+	}
+	opts := replay.Options{Format: f, Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
 	var out io.WriteCloser
 	switch {
 	case r.file != "":
@@ -98,6 +106,15 @@ func (r *replayOptions) replay(name string) error {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
 	return err
+}
+
+// profile writes the profile of the last snapshot, or the end, of a recording.
+func (r *replayOptions) profile(name string, in io.Reader, form string) error {
+	p, err := readProfile(name, in, replay.Options{Map: r.mapName, From: r.from, To: r.to, Out: io.Discard, Err: onTerminal(os.Stderr)})
+	if err != nil {
+		return err
+	}
+	return writeProfile(r.file, form, p)
 }
 
 // recording is a file that may be compressed.

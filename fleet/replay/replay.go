@@ -32,6 +32,7 @@ import (
 // Options are what a replay prints, and where.
 type Options struct {
 	Format   *output.Format // nil: text
+	Map      string         // as output.Run.Map
 	From, To Moment
 	Escape   bool // text: show control characters in strings as \xNN
 	Out, Err io.Writer
@@ -288,6 +289,9 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	if p.opts.Format == nil {
 		p.opts.Format = &output.Text
 	}
+	if err := p.opts.Format.CheckMap(m, p.opts.Map); err != nil {
+		return err
+	}
 	p.maxBytes = max(merge.Expect(m).MaxLine(), maxHead)
 	line.Get("zone").ForEach(func(_, x gjson.Result) bool {
 		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
@@ -301,7 +305,7 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	p.decoder.env(env)
 	p.run = &output.Run{
 		Manifest: m, Env: env, Frames: p.decoder.addresses, Object: line.Get("name").String(), Host: line.Get("host").String(),
-		Arch: line.Get("arch").String(), MaxSeries: int(line.Get("max_series").Int()), Started: started,
+		Arch: line.Get("arch").String(), MaxSeries: int(line.Get("max_series").Int()), Map: p.opts.Map, Started: started,
 		Losses:      func() []output.Loss { return p.losses },
 		Detachments: func() []output.Detachment { return p.detached }, Costs: func() []output.Cost { return p.costs },
 		Post: func(_ int, job func()) { job() },
