@@ -34,7 +34,7 @@ func rootCommand() *command {
 		},
 		sub: []*command{
 			compileCommand(), bundleCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
-			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), passesCommand(), targetCommand(), versionCommand(),
+			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), profileCommand(), passesCommand(), targetCommand(), versionCommand(),
 		},
 	}
 	root.sub = append(root.sub, completionCommand(root), manCommand(root), helpCommand(root))

@@ -42,6 +42,7 @@ func profileForm(form, file string) string {
 // readProfile returns the profile of a recording: that of its last snapshot in the range of time.
 func readProfile(name string, in io.Reader, opts replay.Options) (*profile.Profile, error) {
 	var last *profile.Profile
+	opts.Out = io.Discard
 	opts.Format = &output.Format{Name: svg, Document: true, Profile: true, New: func(r *output.Run) output.Sink {
 		return output.Profiler(r, func(p *profile.Profile) { last = p })
 	}}

@@ -110,7 +110,7 @@ func (r *replayOptions) replay(name string) error {
 
 // profile writes the profile of the last snapshot, or the end, of a recording.
 func (r *replayOptions) profile(name string, in io.Reader, form string) error {
-	p, err := readProfile(name, in, replay.Options{Map: r.mapName, From: r.from, To: r.to, Out: io.Discard, Err: onTerminal(os.Stderr)})
+	p, err := readProfile(name, in, replay.Options{Map: r.mapName, From: r.from, To: r.to, Err: onTerminal(os.Stderr)})
 	if err != nil {
 		return err
 	}

@@ -251,18 +251,26 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// TestPicture compares a picture with its file.
-func TestPicture(t *testing.T) {
-	p := fold(samples, "x;main;read;sys_read_[k] 30", "x;main;small_[i] 10", "y;main 60")
-	p.Comment, p.Duration = "count in @ of x.bt", 2e9
-	got := draw(t, p, Options{})
-	const file = "testdata/small.svg"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+// TestPictures compares pictures with their files. The one of the documents is of samples that btc profile took.
+func TestPictures(t *testing.T) {
+	text, err := os.ReadFile("testdata/tar.folded")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want, err := os.ReadFile(file); err != nil || got != string(want) {
-		t.Errorf("%s is out of date (%v); -update writes it", file, err)
+	for file, p := range map[string]*profile.Profile{
+		"testdata/small.svg":              fold(samples, "x;main;read;sys_read_[k] 30", "x;main;small_[i] 10", "y;main 60"),
+		"../../docs/howto/flamegraph.svg": fold(samples, strings.Split(strings.TrimSpace(string(text)), "\n")...),
+	} {
+		p.Comment, p.Duration = "threads on the CPU, 499 samples a second, command tar cf - /usr/share/perl | gzip", 1.4e9
+		got := draw(t, p, Options{})
+		wellFormed(t, got)
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(file); err != nil || got != string(want) {
+			t.Errorf("%s is out of date (%v); -update writes it", file, err)
+		}
 	}
 }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"btc/fleet/replay"
+	"btc/internal/option"
+	"btc/loader/options"
+	"btc/loader/output"
+)
+
+// profiler holds the options of btc profile.
+type profiler struct {
+	btrun   options.Values
+	forward []string // options for btrun
+	offCPU  bool
+	rate    int
+	file    string
+	script  bool
+}
+
+// defaultRate is the default of --rate; it is not a multiple of the rates of usual timers.
+const defaultRate = 99
+
+func profileCommand() *command {
+	p := &profiler{rate: defaultRate}
+	return &command{
+		name: "profile", operands: "[DURATION]", summary: "sample stacks, and draw them as a flame graph (root)", files: []string{"svg", "gz", "folded"},
+		about: "It traces for DURATION, such as 10s, or until the command of -c or the last process of -p ends, or until Ctrl-C, " +
+			"with a script that --script prints. The name of -o selects the form: .svg is a flame graph for a browser, .pb.gz a " +
+			"profile for go tool pprof and others, .folded a line for each stack; - writes these lines to standard output.",
+		options: p.table(), run: p.run,
+		examples: []example{
+			{"btc profile 10s -o flame.svg", "sample all CPUs for ten seconds"},
+			{"btc profile -c 'make' -o make.svg", "sample a command and the processes that it starts"},
+			{"btc profile -p 1234 --off-cpu 10s -o waits.pb.gz", "measure where a process waits"},
+		},
+	}
+}
+
+// table returns the options: those of btrun that choose what to trace, and those of the profile.
+func (p *profiler) table() option.Table {
+	var table option.Table
+	for _, o := range p.btrun.Table() {
+		switch o.Name {
+		case "pid", "follow-forks", "cgroup", "container", "pod", "wait", "command", "max-memory", "budget":
+			set := o
+			o.Group = ""
+			o.To = func(value string) error {
+				if err := set.Set(value); err != nil {
+					return err
+				}
+				if o.Name == "command" || o.Name == "pid" || o.Name == "follow-forks" {
+					return nil // depend on each other
+				}
+				word := "--" + o.Name
+				if o.Value != "" {
+					word += "=" + value
+				}
+				p.forward = append(p.forward, word)
+				return nil
+			}
+			table = append(table, o)
+		}
+	}
+	return append(table, option.Table{
+		{Name: "off-cpu", To: &p.offCPU, Help: "measure the time that threads wait, instead of sampling those that run"},
+		{Name: "rate", Short: "F", Value: "HZ", To: p.setRate, Help: "samples a second on each CPU; default: 99"},
+		{Name: "output", Short: "o", Value: "FILE", To: &p.file, Help: "write to FILE, whose name ends in .svg, .pb.gz or .folded; - is standard output; default: flame.svg"},
+		{Name: "script", To: &p.script, Help: "print the script, and trace nothing"},
+	}...)
+}
+
+func (p *profiler) setRate(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 10000 {
+		return fmt.Errorf("--rate: %q is not a number from 1 to 10000", text)
+	}
+	p.rate = n
+	return nil
+}
+
+// maxStacks is the number of different stacks that a profile can have.
+const maxStacks = 65536
+
+// text returns the script.
+func (p *profiler) text() string {
+	head := fmt.Sprintf("config = { max_map_keys = %d; }\n\n", maxStacks)
+	if !p.offCPU {
+		return head + fmt.Sprintf("profile:hz:%d\n/tid != 0/\n{\n\t@samples[comm, ustack, kstack] = count();\n}\n", p.rate)
+	}
+	// The filter of btrun would drop the switches to a thread, in which another one is current: the script selects.
+	head += "// A thread leaves the CPU with its stacks, and the time until it runs again counts for them.\n"
+	which, more := "tid != 0", ""
+	switch {
+	case len(p.btrun.PIDs) > 0:
+		var all, exits []string
+		for _, pid := range p.btrun.PIDs {
+			all = append(all, fmt.Sprintf("pid == %d", pid))
+			exits = append(exits, fmt.Sprintf("pid == %d", pid))
+		}
+		which = "(" + strings.Join(all, " || ") + ")"
+		more = fmt.Sprintf("\ntracepoint:sched:sched_process_exit\n/%s && tid == pid/\n{\n\t@ended++;\n\tif (@ended == %d) { exit(); }\n}\n", "("+strings.Join(exits, " || ")+")", len(exits))
+	case p.btrun.Command != "":
+		which = "@ours[pid]"
+		more = "\nbegin\n{\n\t@ours[cpid] = true;\n}\n\ntracepoint:sched:sched_process_fork\n/@ours[pid]/\n{\n\t@ours[(uint32)args.child_pid] = true;\n}\n"
+	}
+	return head + `tracepoint:sched:sched_switch
+{
+	if (` + which + `) {
+		@left[tid] = nsecs;
+		@where[tid] = (comm = comm, user = ustack, kernel = kstack);
+	}
+	$next = (uint32)args.next_pid;
+	$since = @left[$next];
+	if ($since) {
+		@off_cpu_us[@where[$next]] = sum((uint64)(nsecs - $since) / 1000);
+		_ = delete(@left, $next);
+		_ = delete(@where, $next);
+	}
+}
+` + more
+}
+
+// check returns the duration, 0 if there is none, or an error about the command line.
+func (p *profiler) check(operands []string) (d time.Duration, err error) {
+	switch {
+	case len(operands) > 1:
+		return 0, fmt.Errorf("unexpected argument %q", operands[1])
+	case len(operands) == 1:
+		if d, err = time.ParseDuration(operands[0]); err != nil || d < time.Millisecond {
+			return 0, fmt.Errorf("%q is not a duration of at least 1ms, such as 10s", operands[0])
+		}
+	}
+	if p.file == "" {
+		p.file = "flame.svg"
+	}
+	v := &p.btrun
+	switch {
+	case p.file != "-" && profileForm("", p.file) == "":
+		return 0, fmt.Errorf("-o: the name %q does not end in .svg, .pb.gz or .folded", p.file)
+	case p.offCPU && (len(v.Cgroups) > 0 || len(v.Containers) > 0 || len(v.Pods) > 0 || len(v.PIDs) > 0 && v.FollowForks):
+		return 0, errors.New("--off-cpu selects processes by -p or -c only: the switch to a thread happens in another process or container, which a filter leaves out")
+	case p.offCPU && p.rate != defaultRate:
+		return 0, errors.New("--rate is for samples: --off-cpu measures each wait")
+	}
+	return d, v.Check()
+}
+
+func (p *profiler) run(line *option.Line) int {
+	d, err := p.check(line.All())
+	if err != nil {
+		return fail("%v", err)
+	}
+	text := p.text()
+	if p.script {
+		fmt.Print(text)
+		return 0
+	}
+	if runtime.GOOS != "linux" {
+		return fail("btc profile traces this machine, which must run Linux; btc replay -o flame.svg draws a recording of another one here")
+	}
+	dir, err := os.MkdirTemp("", "btc")
+	if err != nil {
+		return fail("%v", err)
+	}
+	defer os.RemoveAll(dir)
+	recording := filepath.Join(dir, "run.jsonl")
+	args := append([]string{"-q", "-f", output.Lossless, "-o", recording, "-e", text}, p.forward...)
+	if d > 0 {
+		args = append(args, "--timeout="+d.String())
+	}
+	if p.btrun.Command != "" {
+		args = append(args, "--command="+p.btrun.Command)
+	}
+	if !p.offCPU {
+		for _, pid := range p.btrun.PIDs {
+			args = append(args, "--pid="+strconv.Itoa(pid))
+		}
+		if p.btrun.FollowForks || p.btrun.Command != "" {
+			args = append(args, "--follow-forks")
+		}
+	}
+	p.announce(d)
+	cmd := runCommand()
+	parsed, err := cmd.options.Parse(args)
+	if err != nil {
+		return fail("%v", err)
+	}
+	status := cmd.run(parsed)
+	in, err := openRecording(recording)
+	if err != nil {
+		return max(status, 1) // the reason was reported
+	}
+	defer in.Close()
+	x, err := readProfile(recording, in, replay.Options{Err: os.Stderr})
+	if err != nil {
+		if status != 0 {
+			return status
+		}
+		return fail("%v", err)
+	}
+	x.Comment = p.about()
+	form := "folded"
+	if p.file != "-" {
+		form = profileForm("", p.file)
+	}
+	if err := writeProfile(p.file, form, x); err != nil {
+		return fail("%v", err)
+	}
+	if p.file != "-" {
+		fmt.Fprintf(os.Stderr, "btc: %s: %d stacks\n", p.file, len(x.Samples))
+	}
+	return status
+}
+
+// announce says on a terminal what happens now.
+func (p *profiler) announce(d time.Duration) {
+	if !isTerminal(os.Stderr) {
+		return
+	}
+	how := "until Ctrl-C"
+	switch {
+	case d > 0:
+		how = "for " + d.String() + "; Ctrl-C ends it earlier"
+	case p.btrun.Command != "":
+		how = "until the command ends, or Ctrl-C"
+	case len(p.btrun.PIDs) > 0:
+		how = "until the process ends, or Ctrl-C"
+	}
+	fmt.Fprintf(os.Stderr, "btc: %s %s\n", p.about(), how)
+}
+
+// about describes the profile.
+func (p *profiler) about() string {
+	text := fmt.Sprintf("threads on the CPU, %d samples a second", p.rate)
+	if p.offCPU {
+		text = "time that threads wait"
+	}
+	v := &p.btrun
+	for _, x := range []struct {
+		what string
+		all  []string
+	}{{"command", []string{v.Command}}, {"container", v.Containers}, {"pod", v.Pods}, {"cgroup", v.Cgroups}} {
+		if all := strings.Join(x.all, ", "); all != "" {
+			text += ", " + x.what + " " + all
+		}
+	}
+	for _, pid := range v.PIDs {
+		text += fmt.Sprintf(", process %d", pid)
+	}
+	return text
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"btc/internal/manifest"
+	"btc/loader/profiles"
+)
+
+// parsedProfile parses a command line of btc profile.
+func parsedProfile(t *testing.T, args ...string) (*profiler, error) {
+	t.Helper()
+	p := &profiler{rate: defaultRate}
+	line, err := p.table().Parse(args)
+	if err != nil {
+		return p, err
+	}
+	_, err = p.check(line.All())
+	return p, err
+}
+
+// TestProfileScripts compiles the script of each kind of profile: each is for one map with stacks.
+func TestProfileScripts(t *testing.T) {
+	for line, want := range map[string]string{
+		"10s":                            "profile:hz:99",
+		"-F 4999":                        "profile:hz:4999",
+		"--off-cpu":                      "if (tid != 0)",
+		"--off-cpu -p 1,2 -p 3":          "if ((pid == 1 || pid == 2 || pid == 3))",
+		"--off-cpu -c true -o x.pb.gz":   "if (@ours[pid])",
+		"-p 7 --follow-forks -o - 500ms": "profile:hz:99",
+	} {
+		p, err := parsedProfile(t, strings.Fields(line)...)
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		text := p.text()
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: no %q in\n%s", line, want, text)
+		}
+		s := new(scriptFlags)
+		s.targets.native = true
+		out, diags, err := s.build("profile.bt", text)
+		if err != nil || out == nil {
+			t.Errorf("%s: %v %v\n%s", line, err, diags, text)
+			continue
+		}
+		m, err := manifest.Parse(out.Manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := profiles.Find(m, "")
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		if types := profiles.Types(x); p.offCPU != (types[0].Unit == "microseconds") {
+			t.Errorf("%s: types %v", line, types)
+		}
+	}
+}
+
+func TestProfileErrors(t *testing.T) {
+	for line, want := range map[string]string{
+		"10":                            `"10" is not a duration of at least 1ms, such as 10s`,
+		"1s 2s":                         `unexpected argument "2s"`,
+		"-o x.png":                      `-o: the name "x.png" does not end in .svg, .pb.gz or .folded`,
+		"--off-cpu --pod 0/x":           "--off-cpu selects processes by -p or -c only",
+		"--off-cpu -F 9":                "--rate is for samples",
+		"-F 0":                          `--rate: "0" is not a number from 1 to 10000`,
+		"--follow-forks":                "--follow-forks",
+		"--off-cpu -p 1 --follow-forks": "--off-cpu selects processes by -p or -c only",
+	} {
+		if _, err := parsedProfile(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+func TestProfileForm(t *testing.T) {
+	for _, x := range [][3]string{{"", "a.svg", "svg"}, {"", "a.pb.gz", "pprof"}, {"", "a.folded", "folded"}, {"", "a.jsonl.gz", ""}, {"text", "a.svg", ""}, {"folded", "a.txt", "folded"}, {"svg", "", "svg"}, {"", "", ""}} {
+		if got := profileForm(x[0], x[1]); got != x[2] {
+			t.Errorf("-f %q -o %q: %q, want %q", x[0], x[1], got, x[2])
+		}
+	}
+}
