@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	pprof "github.com/google/pprof/profile"
 )
@@ -136,5 +137,82 @@ func TestProfileEvery(t *testing.T) {
 	}
 	if sum != 40 {
 		t.Errorf("%d samples, want 40", sum)
+	}
+}
+
+// profiled runs btc profile, and returns what it wrote.
+func profiled(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if out, err := exec.Command(filepath.Join(dir, "btc"), append([]string{"profile", "-o", file}, args...)...).CombinedOutput(); err != nil {
+		t.Fatalf("btc profile %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestProfileCommand profiles commands, in each form.
+func TestProfileCommand(t *testing.T) {
+	dir := programs(t)
+	sleep := profiled(t, dir, "x.folded", "--off-cpu", "-c", "sleep 0.4")
+	waited := int64(0)
+	for line := range strings.Lines(sleep) {
+		at := strings.LastIndexByte(line, ' ')
+		n, err := strconv.ParseInt(strings.TrimSpace(line[at+1:]), 10, 64)
+		if err != nil {
+			t.Errorf("%q", line)
+		}
+		if strings.HasPrefix(line, "sleep;") && strings.Contains(line, "nanosleep") {
+			waited += n
+		}
+	}
+	if waited < 390_000 {
+		t.Errorf("sleep 0.4 waited for %d us in\n%s", waited, sleep)
+	}
+
+	burn := "dd if=/dev/zero of=/dev/null bs=1M count=20000"
+	if svg := profiled(t, dir, "x.svg", "-F", "999", "-c", burn); !strings.Contains(svg, "<title>dd (") || !strings.Contains(svg, "command dd") || !strings.Contains(svg, "read_zero") {
+		t.Errorf("no dd in the picture of %d bytes", len(svg))
+	}
+	p, err := pprof.ParseData([]byte(profiled(t, dir, "x.pb.gz", "-F", "999", "-c", burn)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Period != 1001001 || p.SampleType[0].Type != "samples" || len(p.Sample) == 0 {
+		t.Errorf("period %d, types %v, %d samples", p.Period, p.SampleType, len(p.Sample))
+	}
+	for _, s := range p.Sample {
+		if comm := s.Label["comm"]; len(comm) != 1 || comm[0] != "dd" && comm[0] != "btrun" {
+			t.Errorf("a sample of %q", comm)
+		}
+	}
+}
+
+// TestProfileInterrupted checks that Ctrl-C ends a profile, and that what was sampled is drawn.
+func TestProfileInterrupted(t *testing.T) {
+	dir := programs(t)
+	file := filepath.Join(dir, "x.svg")
+	cmd := exec.Command(filepath.Join(dir, "btc"), "profile", "-o", file)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		time.Sleep(500 * time.Millisecond)
+		cmd.Process.Signal(os.Interrupt) // before it is attached, it ends without a picture
+		select {
+		case err := <-done:
+			if data, _ := os.ReadFile(file); len(data) > 0 && err != nil || len(data) == 0 && err == nil {
+				t.Errorf("%v, and a picture of %d bytes\n%s", err, len(data), errs.String())
+			}
+			return
+		case <-time.After(30 * time.Second):
+		}
 	}
 }
