@@ -139,8 +139,8 @@ generate: ## the parser from the grammar (Node.js)
 
 # docs rewrites the generated parts of docs/ and the tour.
 docs: ## the generated parts of docs and of the tour
-	$(GO) test ./internal/manifest ./manifest ./ir ./tests/arch ./tests/docs ./tests/tools ./tests/tour ./cmd/btc \
-		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages|Packages|Types$$' -update
+	$(GO) test ./internal/manifest ./manifest ./ir ./tests/arch ./tests/docs ./tests/tools ./tests/tour ./cmd/btc ./report/flamegraph \
+		-run 'Schema|Language|Errors|Document|Scripts|Reference$$|Figures|Pages|Packages|Pictures|Types$$' -update
 
 # site renders README.md and docs to static HTML in build/site.
 site: ## README and docs as HTML, in build/site

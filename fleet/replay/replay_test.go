@@ -318,6 +318,9 @@ func TestReplayIsTheRun(t *testing.T) {
 	m := script(t)
 	for name, report := range reports {
 		for _, f := range output.Formats {
+			if f.Profile { // needs a map with a stack: tests/output replays profiles
+				continue
+			}
 			t.Run(name+"/"+f.Name, func(t *testing.T) {
 				w := record(m, f, report)
 				out, errOut, err := replayed(m, f, w.rec.String())

@@ -216,3 +216,40 @@ func TestProfileInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestProfileReplay checks that the replay of a recording in the formats of profiles is what the run wrote, and draws it.
+func TestProfileReplay(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, writes)
+	command := fmt.Sprintf(`%s/workload -report /dev/null -comm "a;b c 7" write -n %d -size %d`, dir, writesN, writesSize)
+	recording := filepath.Join(dir, "run.jsonl")
+	want, _ := run(t, dir, nil, "-q", "-f", "folded", "--map", "bytes", "--record", recording, "-c", command, object)
+	replay := func(args ...string) string {
+		out, err := exec.Command(filepath.Join(dir, "btc"), append([]string{"replay", "--map", "bytes"}, append(args, recording)...)...).Output()
+		if err != nil {
+			t.Errorf("btc replay %s: %v", strings.Join(args, " "), err)
+		}
+		return string(out)
+	}
+	if got := replay("-f", "folded"); got != string(want) || got == "" {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	p, err := pprof.ParseData([]byte(replay("-f", "pprof")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, s := range p.Sample {
+		sum += s.Value[0]
+	}
+	if sum != writesN*writesSize {
+		t.Errorf("sum %d, want %d", sum, writesN*writesSize)
+	}
+	if svg := replay("-f", "svg"); !strings.Contains(svg, ">6.2 KiB in ") || !strings.Contains(svg, "main.main (6.2 KiB, 100.00%)") {
+		t.Errorf("a picture without all bytes: %.3000s", svg)
+	}
+	out, err := exec.Command(filepath.Join(dir, "btc"), "replay", "-f", "svg", recording).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "choose one of @count, @bytes, @avg, @hist, @plain with --map") {
+		t.Errorf("without --map: %v %s", err, out)
+	}
+}
