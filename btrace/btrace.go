@@ -50,6 +50,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"btc/internal/signature"
 	"btc/loader/object"
 )
 
@@ -63,7 +64,7 @@ type Object struct {
 }
 
 // Open reads the object at path, whose name ends in .o. An object from before December 2026 has its manifest next to it
-// (x.json for x.o); where both exist, they must be the same.
+// (x.json for x.o); where both exist, they must be the same. Signatures are in x.o.minisig and x.o.sig.
 func Open(path string) (*Object, error) {
 	files, err := object.ReadFiles(path)
 	if err != nil {
@@ -85,7 +86,14 @@ func OpenFS(fsys fs.FS, path string) (*Object, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return newObject(object.NewFiles(path, data, text))
+	files := object.NewFiles(path, data, text)
+	for _, end := range signature.Extensions {
+		text, err := fs.ReadFile(fsys, path+end)
+		if !errors.Is(err, fs.ErrNotExist) {
+			files.Signatures = append(files.Signatures, signature.File{Path: path + end, Text: text, Err: err})
+		}
+	}
+	return newObject(files)
 }
 
 // Read reads an object from a stream. An object that does not contain its manifest has it before or after it in the
@@ -109,6 +117,16 @@ func Parse(data, manifest []byte) (*Object, error) {
 // object at path.
 func Named(path string, data []byte) (*Object, error) {
 	return newObject(object.NewFiles(path, data, nil))
+}
+
+// ParseSigned is like Parse, for an object that contains its manifest and has signatures: the contents of signature files
+// that minisign or ssh-keygen wrote.
+func ParseSigned(data []byte, signatures ...[]byte) (*Object, error) {
+	files := object.NewFiles("object", data, nil)
+	for _, text := range signatures {
+		files.Signatures = append(files.Signatures, signature.File{Path: "signature", Text: text})
+	}
+	return newObject(files)
 }
 
 func newObject(files *object.Files) (*Object, error) {

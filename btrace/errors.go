@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/internal/signature"
 	"btc/loader/containers"
 	"btc/loader/diag"
 	"btc/loader/host"
@@ -63,6 +64,14 @@ type ContainerError struct {
 	err        error
 }
 
+// SignatureError means that the object is not signed as Options.Signers or the policy of this host demand.
+type SignatureError struct {
+	Reason string // "unsigned", "altered", "unknown", "expired", "not yet valid", "malformed", "unsupported" or "uncovered"
+	Path   string // of the signature file; that of the object if it is unsigned or uncovered
+	Key    string // of the signature: "minisign:" and the key ID, or the fingerprint of an SSH key; "" if it is not known
+	err    error
+}
+
 // HostError means that this host runs no BPF programs for this process: it has no such kernel, or the process lacks
 // capabilities.
 type HostError struct{ err error }
@@ -77,6 +86,8 @@ func (e *ProbeError) Error() string      { return e.err.Error() }
 func (e *ProbeError) Unwrap() error      { return e.err }
 func (e *ContainerError) Error() string  { return e.err.Error() }
 func (e *ContainerError) Unwrap() error  { return e.err }
+func (e *SignatureError) Error() string  { return e.err.Error() }
+func (e *SignatureError) Unwrap() error  { return e.err }
 func (e *HostError) Error() string       { return e.err.Error() }
 func (e *HostError) Unwrap() error       { return e.err }
 
@@ -95,10 +106,13 @@ func typed(err error) error {
 		none      *containers.NotFoundError
 		ambiguous *containers.AmbiguousError
 		noBPF     *host.ErrNoBPF
+		unsigned  *signature.Error
 	)
 	switch {
 	case errors.As(err, &limited):
 		return &PolicyError{at, limited.At, err}
+	case errors.As(err, &unsigned):
+		return &SignatureError{string(unsigned.Reason), unsigned.Path, unsigned.Key, err}
 	case errors.As(err, &refused):
 		return &PermissionError{at, refused.Permission, refused.Path, refused.What, err}
 	case errors.As(err, &noBPF):

@@ -113,3 +113,16 @@ func TestRunEndsWithError(t *testing.T) {
 		t.Error("maps after Close")
 	}
 }
+
+// TestSignatureError checks that Options.Signers refuse objects that they do not trust, before anything is loaded.
+func TestSignatureError(t *testing.T) {
+	const key = "RWSM1hI4eCxdpGD6fOMy5QCEoZJZ378YKgwTZeaJjJIdXxCd9sxMapU7"
+	var e *btrace.SignatureError
+	_, err := btrace.Load(parsed(t, `begin { exit(); }`), btrace.Options{Signers: []string{key}})
+	if !errors.As(err, &e) || e.Reason != "unsigned" && e.Reason != "uncovered" {
+		t.Errorf("not signed: %#v", err)
+	}
+	if _, err = btrace.Load(parsed(t, `begin { exit(); }`), btrace.Options{Signers: []string{"none"}}); err == nil || errors.As(err, &e) {
+		t.Errorf("no key: %v", err)
+	}
+}

@@ -51,6 +51,10 @@ type Options struct {
 	// Allow is what the script may do besides observing. Unsafe allows everything.
 	Allow  Permissions
 	Unsafe bool
+	// Signers are the contents of files with trusted keys: public keys of minisign, and lines of OpenSSH's allowed_signers. The
+	// object must be signed by one of them (see Open and ParseSigned); nil: it need not be signed. The policy of the host may
+	// demand a signature, too. Load returns a SignatureError.
+	Signers []string
 	// MaxMemory limits the total size of all maps, in bytes; 0: half of this host's memory.
 	MaxMemory uint64
 	// Budget is the share of one CPU that the programs may use: 0.01 is 1 %; 0: no limit. When they

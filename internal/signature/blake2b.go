@@ -7,9 +7,9 @@ import (
 	"math/bits"
 )
 
-// blake2b returns the BLAKE2b hash of data (RFC 7693) with size bytes, at most 64, without a key. golang.org/x/crypto/blake2b,
+// BLAKE2b returns the BLAKE2b hash of data (RFC 7693) with size bytes, at most 64, without a key. golang.org/x/crypto/blake2b,
 // with its assembly, would be 50 KB more in btrun.
-func blake2b(data []byte, size int) []byte {
+func BLAKE2b(data []byte, size int) []byte {
 	h := blakeIV
 	h[0] ^= 0x01010000 | uint64(size)
 	done := uint64(0)

@@ -52,12 +52,12 @@ func ParseKeys(text string) ([]Key, error) {
 	none := errors.New("1: no public keys")
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' || strings.HasPrefix(line, untrusted) && !strings.Contains(line, "secret key") {
+		if line == "" || line[0] == '#' || strings.HasPrefix(line, Untrusted) && !strings.Contains(line, "secret key") {
 			continue
 		}
 		k, kind, err := parseKey(line)
 		if kind != "" {
-			err = fmt.Errorf("unsupported type of key %.64q: expected %s", kind, sshEd25519)
+			err = fmt.Errorf("unsupported type of key %.64q: expected %s", kind, SSHEd25519)
 		}
 		if err != nil {
 			err = fmt.Errorf("%d: %w", i+1, err)
@@ -94,12 +94,12 @@ func parseKey(line string) (k *Key, kind string, err error) {
 		kind, rest = cutWord(rest)
 	}
 	if !isNamed || !isKeyType(kind) {
-		return nil, "", fmt.Errorf("%.40q: not a public key of minisign, nor a line of OpenSSH's allowed_signers: NAME [OPTIONS] %s KEY", line, sshEd25519)
+		return nil, "", fmt.Errorf("%.40q: not a public key of minisign, nor a line of OpenSSH's allowed_signers: NAME [OPTIONS] %s KEY", line, SSHEd25519)
 	}
 	if err := k.options(options); err != nil {
 		return nil, "", err
 	}
-	if kind != sshEd25519 {
+	if kind != SSHEd25519 {
 		return nil, kind, nil
 	}
 	word, _ = cutWord(rest)
@@ -130,7 +130,7 @@ func cutWord(line string) (word, rest string) {
 // isKeyType reports whether a word is the name of a type of SSH keys. Names of signers can begin like one.
 func isKeyType(word string) bool {
 	word = strings.TrimPrefix(word, "sk-")
-	return word == "ssh-rsa" || word == "ssh-dss" || strings.HasPrefix(word, sshEd25519) || strings.HasPrefix(word, "ecdsa-sha2-") ||
+	return word == "ssh-rsa" || word == "ssh-dss" || strings.HasPrefix(word, SSHEd25519) || strings.HasPrefix(word, "ecdsa-sha2-") ||
 		strings.HasSuffix(word, "-cert-v01@openssh.com")
 }
 

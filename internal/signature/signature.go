@@ -4,7 +4,7 @@
 //
 // It takes the bytes of the object, of the signature files beside it, and of the files with trusted keys, and returns
 // who signed the object, or an *Error with the reason why the object is refused. All of them are hostile input, and have
-// bounds. It reads no files, and knows no private keys: btc sign uses the encoders of this package.
+// bounds. It reads no files, and knows no private keys: cmd/btc/sign makes signatures.
 package signature
 
 import (
@@ -97,7 +97,7 @@ func (s *Signature) Key() string { return keyName(s.id) }
 
 func keyName(id string) string {
 	if isSSH(id) {
-		sum := sha256.Sum256(appendStrings(nil, sshEd25519, id))
+		sum := sha256.Sum256(AppendStrings(nil, SSHEd25519, id))
 		return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 	}
 	return fmt.Sprintf("minisign:%016X", binary.LittleEndian.Uint64([]byte(id)))
@@ -171,9 +171,9 @@ func (s *Signature) verify(object string, data []byte, k *Key) *Error {
 	message := data
 	switch {
 	case isSSH(s.id):
-		message = sshSigned(s.hash, data)
+		message = SSHMessage(s.hash, data)
 	case s.hash != "":
-		message = blake2b(data, 64)
+		message = BLAKE2b(data, 64)
 	}
 	good := verifyEd25519(k.public, message, s.sig)
 	intact := isSSH(s.id) || verifyEd25519(k.public, append(bytes.Clone(s.sig), s.comment...), s.global)
@@ -198,9 +198,9 @@ func Parse(text []byte) (*Signature, *Error) {
 	switch {
 	case len(text) > MaxBytes:
 		return nil, malformed("too large")
-	case strings.HasPrefix(all, untrusted):
+	case strings.HasPrefix(all, Untrusted):
 		return parseMinisign(all)
-	case strings.HasPrefix(all, armorBegin):
+	case strings.HasPrefix(all, ArmorBegin):
 		return parseSSH(all)
 	}
 	return nil, malformed("neither a signature of minisign nor one of ssh-keygen -Y sign")
@@ -214,9 +214,10 @@ func unsupported(what, found, expected string) *Error {
 	return &Error{Reason: Unsupported, Text: fmt.Sprintf("unsupported %s %.64q: expected %s", what, found, expected)}
 }
 
+// Parts of signatures of minisign: what is before the comments.
 const (
-	untrusted = "untrusted comment: "
-	trusted   = "trusted comment: "
+	Untrusted = "untrusted comment: "
+	Trusted   = "trusted comment: "
 )
 
 // parseMinisign parses four lines: a comment, the signature, the trusted comment and the signature of these two.
@@ -226,7 +227,7 @@ func parseMinisign(text string) (*Signature, *Error) {
 		return nil, malformed("expected 4 lines")
 	}
 	first, global := decode(lines[1], 2+8+signatureSize), decode(lines[3], signatureSize)
-	comment, is := strings.CutPrefix(lines[2], trusted)
+	comment, is := strings.CutPrefix(lines[2], Trusted)
 	if first == nil || global == nil || !is {
 		return nil, malformed("expected a comment, a signature, a trusted comment and another signature")
 	}
@@ -300,31 +301,32 @@ func decode(text string, n int) []byte {
 	return b
 }
 
+// Parts of signatures of OpenSSH. ArmorEnd is the last line.
 const (
-	armorBegin = "-----BEGIN SSH SIGNATURE-----\n"
-	armorEnd   = "\n-----END SSH SIGNATURE-----"
-	sshMagic   = "SSHSIG"
-	sshEd25519 = "ssh-ed25519"
+	ArmorEnd   = "-----END SSH SIGNATURE-----"
+	ArmorBegin = "-----BEGIN SSH SIGNATURE-----\n"
+	SSHMagic   = "SSHSIG"
+	SSHEd25519 = "ssh-ed25519"
 )
 
 // parseSSH parses the armored signature of OpenSSH's PROTOCOL.sshsig.
 func parseSSH(text string) (*Signature, *Error) {
-	body, isWhole := strings.CutSuffix(strings.TrimSuffix(text[len(armorBegin):], "\n"), armorEnd)
+	body, isWhole := strings.CutSuffix(strings.TrimSuffix(text[len(ArmorBegin):], "\n"), "\n"+ArmorEnd)
 	blob, err := base64.StdEncoding.Strict().DecodeString(body)
 	if err != nil || !isWhole || strings.Contains(body, "\r") {
 		return nil, malformed("expected base64 between two lines")
 	}
 	r := reader{blob}
-	magic, version := string(r.bytes(len(sshMagic))), r.uint32()
+	magic, version := string(r.bytes(len(SSHMagic))), r.uint32()
 	key, namespace, reserved, hash, sig := r.string(), r.string(), r.string(), r.string(), r.string()
 	kind, public := ed25519Of(key)
 	sigKind, inner := ed25519Of(sig)
 	switch {
-	case magic != sshMagic || version != 1 || r.b == nil || len(r.b) > 0 || reserved != "":
+	case magic != SSHMagic || version != 1 || r.b == nil || len(r.b) > 0 || reserved != "":
 		return nil, malformed("damaged, or of another version")
-	case kind != sshEd25519:
-		return nil, unsupported("type of key", kind, sshEd25519)
-	case len(public) != publicSize || sigKind != sshEd25519 || len(inner) != signatureSize:
+	case kind != SSHEd25519:
+		return nil, unsupported("type of key", kind, SSHEd25519)
+	case len(public) != publicSize || sigKind != SSHEd25519 || len(inner) != signatureSize:
 		return nil, malformed("damaged")
 	case namespace != Namespace:
 		return nil, unsupported("namespace", namespace, Namespace+", as in ssh-keygen -Y sign -n "+Namespace)
@@ -338,24 +340,25 @@ func parseSSH(text string) (*Signature, *Error) {
 func ed25519Of(blob string) (kind, value string) {
 	r := reader{[]byte(blob)}
 	kind, value = r.string(), r.string()
-	if kind != sshEd25519 || r.b == nil || len(r.b) > 0 {
+	if kind != SSHEd25519 || r.b == nil || len(r.b) > 0 {
 		value = ""
 	}
 	return kind, value
 }
 
-// sshSigned returns what is signed for an object.
-func sshSigned(hash string, data []byte) []byte {
+// SSHMessage returns what is signed for an object.
+func SSHMessage(hash string, data []byte) []byte {
 	sum := sha512.Sum512(data)
 	signed := string(sum[:])
 	if hash == "sha256" {
 		sum := sha256.Sum256(data)
 		signed = string(sum[:])
 	}
-	return appendStrings([]byte(sshMagic), Namespace, "", hash, signed)
+	return AppendStrings([]byte(SSHMagic), Namespace, "", hash, signed)
 }
 
-func appendStrings(b []byte, all ...string) []byte {
+// AppendStrings appends strings in the encoding of RFC 4251.
+func AppendStrings(b []byte, all ...string) []byte {
 	for _, s := range all {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 	}

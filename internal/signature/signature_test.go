@@ -18,14 +18,14 @@ import (
 // The vector of RFC 7693, appendix A, and the hashes of inputs of all lengths around the size of a block.
 func TestBLAKE2b(t *testing.T) {
 	want := "ba80a53f981c4d0d6a2797b69f12f6e94c212f14685ac4b74b12bb6fdbffa2d17d87c5392aab792dc252d5de4533cc9518d38aa8dbf1925ab92386edd4009923"
-	if got := fmt.Sprintf("%x", blake2b([]byte("abc"), 64)); got != want {
+	if got := fmt.Sprintf("%x", BLAKE2b([]byte("abc"), 64)); got != want {
 		t.Errorf("abc: %s", got)
 	}
 	data := make([]byte, 600)
 	for i := range data {
 		data[i] = byte(i * i)
 		sum64, sum32 := standard.Sum512(data[:i]), standard.Sum256(data[:i])
-		if !bytes.Equal(blake2b(data[:i], 64), sum64[:]) || !bytes.Equal(blake2b(data[:i], 32), sum32[:]) {
+		if !bytes.Equal(BLAKE2b(data[:i], 64), sum64[:]) || !bytes.Equal(BLAKE2b(data[:i], 32), sum32[:]) {
 			t.Errorf("%d bytes: the hash differs", i)
 		}
 	}
@@ -110,13 +110,13 @@ func TestEachByte(t *testing.T) {
 	for _, v := range valid {
 		text := read(t, v.file)
 		free := 0 // bytes up to the end of the untrusted comment, without its beginning
-		if bytes.HasPrefix(text, []byte(untrusted)) {
+		if bytes.HasPrefix(text, []byte(Untrusted)) {
 			free = bytes.IndexByte(text, '\n')
 		}
 		try := func(what string, at int, signature, object []byte) {
 			t.Helper()
 			_, err := Verify("object.bin", object, []File{{Path: v.file, Text: signature}}, trusted, now)
-			if isFree := at >= len(untrusted) && at < free; (err == nil) != isFree {
+			if isFree := at >= len(Untrusted) && at < free; (err == nil) != isFree {
 				t.Errorf("%s, %s of byte %d: %v", v.file, what, at, err)
 			}
 			var e *Error
@@ -139,7 +139,7 @@ func TestEachByte(t *testing.T) {
 			if c != '\n' || free > 0 && i != len(text)-1 { // line ends in the base64 of SSH signatures have no meaning
 				try("removal", i, splice(text, i, 1), object)
 			}
-			if i != free && i != len(untrusted)-1 || free == 0 { // else it belongs to the comment
+			if i != free && i != len(Untrusted)-1 || free == 0 { // else it belongs to the comment
 				try("space before", i, splice(text, i, 0, ' '), object)
 			}
 			try("cut", -1, text[:min(i, len(text)-2)], object)
@@ -242,10 +242,10 @@ func TestMalformed(t *testing.T) {
 		{"algorithm", strings.Replace(minisig, "RUSM1", "RXSM1", 1), `unsupported algorithm "Et": expected ED or Ed`},
 		{"expiry", lines[0] + lines[1] + "trusted comment: expires:soon\n" + lines[3], `"soon" is not a time`},
 		{"expiry without a time", lines[0] + lines[1] + "trusted comment: expires: 2030-01-01\n" + lines[3], `"" is not a time`},
-		{"SSH, no end", armorBegin + "AAAA\n", "expected base64 between two lines"},
-		{"SSH, nothing", armorBegin, "expected base64"},
-		{"SSH, not base64", armorBegin + "???" + armorEnd, "expected base64"},
-		{"SSH, another magic", armorBegin + "AAAA" + armorEnd, "damaged, or of another version"},
+		{"SSH, no end", ArmorBegin + "AAAA\n", "expected base64 between two lines"},
+		{"SSH, nothing", ArmorBegin, "expected base64"},
+		{"SSH, not base64", ArmorBegin + "???\n" + ArmorEnd, "expected base64"},
+		{"SSH, another magic", ArmorBegin + "AAAA\n" + ArmorEnd, "damaged, or of another version"},
 	} {
 		if _, err := Parse([]byte(c.text)); err == nil || !strings.Contains(err.Text, c.message) {
 			t.Errorf("%s: %v", c.what, err)

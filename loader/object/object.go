@@ -25,6 +25,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/objfile"
 	"btc/internal/safefile"
+	"btc/internal/signature"
 )
 
 // MaxBytes is the maximum size of an object.
@@ -36,6 +37,7 @@ type Object struct {
 	Manifest *manifest.Manifest
 	Text     []byte // the manifest's JSON; nil if the object was not read from a file or stream
 	Spec     *ebpf.CollectionSpec
+	files    *Files
 }
 
 // InvalidError is an error about the content of a file, which its message may quote.
@@ -56,6 +58,7 @@ type Files struct {
 	Data         []byte // the object's file, with the section of the manifest if it has one
 	Manifest     []byte // the manifest as a file of its own; nil if there is none
 	manifestPath string
+	Signatures   []signature.File // of the object's file
 }
 
 // NewFiles returns the files of an object from elsewhere than a file at path. manifest is nil if there is only one file.
@@ -76,7 +79,9 @@ func ReadFiles(path string) (*Files, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return NewFiles(path, data, text), nil
+	f := NewFiles(path, data, text)
+	f.Signatures = readSignatures(path)
+	return f, nil
 }
 
 // Joined reports whether the object contains its manifest, so that its file is all that a loader needs.
@@ -128,7 +133,7 @@ func (f *Files) Parse() (*Object, error) {
 	if err != nil {
 		return nil, &InvalidError{f.Path, err}
 	}
-	o.Path, o.Text = f.Path, text
+	o.Path, o.Text, o.files = f.Path, text, f
 	return o, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/objfile"
+	"btc/internal/signature"
 )
 
 // StreamName is the path of an object that was read from a stream.
@@ -19,7 +20,8 @@ const StreamName = "standard input"
 
 // ReadStream reads an object from a stream. It stops after the last byte of an object that contains its manifest: the
 // section headers are last, and the ELF header says where. An object without one has the manifest before or after it,
-// with nothing but spaces and newlines between them; the manifest ends with the brace that closes it. If both exist, a
+// with nothing but spaces and newlines between them; the manifest ends with the brace that closes it. Signatures are before
+// both. If both exist, a
 // manifest before the object must be the same; one after it is not read. Each is bounded like a file.
 func ReadStream(r *bufio.Reader) (*Files, error) {
 	f, err := readStream(r)
@@ -32,8 +34,20 @@ func ReadStream(r *bufio.Reader) (*Files, error) {
 func readStream(r *bufio.Reader) (*Files, error) {
 	f := &Files{Path: StreamName, manifestPath: "the manifest before it"}
 	first, err := nextByte(r)
+	for err == nil && (first == 'u' || first == '-') && len(f.Signatures) < maxSignatures {
+		var s signature.File
+		if s, err = streamSignature(r); err != nil {
+			return nil, err
+		}
+		f.Signatures = append(f.Signatures, s)
+		first, err = nextByte(r)
+	}
 	if err != nil {
-		return nil, ended(err, "before anything is read")
+		where := "before anything is read"
+		if len(f.Signatures) > 0 {
+			where = "after a signature"
+		}
+		return nil, ended(err, where)
 	}
 	if first == '{' {
 		if f.Manifest, err = readJSON(r); err != nil {

@@ -28,8 +28,9 @@ type Values struct {
 	JSON2    string // version
 	Rotate   string // a size
 	Keep     int
-	Memory   string // a size: MaxMemory
-	Share    string // of one CPU: Budget
+	Memory   string   // a size: MaxMemory
+	Share    string   // of one CPU: Budget
+	Keys     []string // files with keys: Signers
 	Remote   bool
 	Modes    []string // Mode, as often as given
 	Inspect  bool
@@ -117,6 +118,8 @@ func (v *Values) Table() option.Table {
 			Help: "allow one kind of action of the object; may be repeated:"},
 		{Name: "unsafe", Group: permissions, To: &v.Unsafe,
 			Help: "allow all of these actions"},
+		{Name: "verify", Value: "KEYS", Repeat: true, Group: permissions, To: &v.Keys,
+			Help: "refuse an object that is not signed by a key of the file KEYS, a minisign public key or OpenSSH's allowed_signers; may be repeated: the key is in one of them"},
 		{Name: "max-memory", Value: "SIZE", Group: permissions, To: &v.Memory,
 			Help: "refuse an object whose maps need more memory when full, such as 512M; default: half of this machine's memory"},
 
@@ -131,7 +134,7 @@ func (v *Values) Table() option.Table {
 			Help: "run the benchmark probes and attach nothing"},
 		{Name: "mode", Value: "MODE", Group: other, Choices: option.Choices("test", "bench"), To: &v.Modes,
 			Help: "run as with --test (test) or --bench (bench)"},
-		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose", To: &v.Inspect,
+		{Name: "inspect", Group: other, Alone: true, With: "format raw verbose verify", To: &v.Inspect,
 			Help: "list what the object may do, and which permissions it needs"},
 		{Name: "remote", Group: other, To: &v.Remote,
 			Help: "for btc fan: describe this host, read the object (-), write -f json2, and end when standard input ends"},

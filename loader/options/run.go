@@ -25,6 +25,7 @@ type Run struct {
 
 	Allow     permit.Permissions
 	Unsafe    bool
+	Signers   []string
 	MaxMemory uint64
 	Budget    float64
 	BTF       string

@@ -37,11 +37,22 @@ type Description struct {
 	Maps        []MapText    `json:"maps"`
 	// Loops are the lines of the loops that take from the budget of their run.
 	Loops []string `json:"limited_loops,omitempty"`
+	// Signatures are the signature files of the object.
+	Signatures []SignatureText `json:"signatures,omitempty"`
 	// Policy is the file of the host's policy, "" if there is none; Refuses are what it refuses of
 	// the object, and Limits what it sets.
 	Policy  string   `json:"policy,omitempty"`
 	Refuses []string `json:"policy_refuses,omitempty"`
 	Limits  []string `json:"policy_limits,omitempty"`
+}
+
+// SignatureText is a signature file.
+type SignatureText struct {
+	File    string `json:"file"`
+	Key     string `json:"key,omitempty"`
+	Name    string `json:"name,omitempty"`
+	Comment string `json:"comment,omitempty"`
+	State   string `json:"state"` // "verified", "not verified" without keys, or why it is refused
 }
 
 // ActionText is an Action.
@@ -168,6 +179,16 @@ func (d *Description) JSON() []byte {
 	if len(d.Loops) > 0 {
 		all = append(all, member{"limited_loops", d.Loops})
 	}
+	if len(d.Signatures) > 0 {
+		all = append(all, member{"signatures", rows(d.Signatures, func(s SignatureText) (row []member) {
+			for _, m := range []member{{"file", s.File}, {"key", s.Key}, {"name", s.Name}, {"comment", s.Comment}, {"state", s.State}} {
+				if m.value != "" {
+					row = append(row, m)
+				}
+			}
+			return row
+		})})
+	}
 	if d.Policy != "" {
 		all = append(all, member{"policy", d.Policy}, member{"policy_refuses", d.Refuses},
 			member{"policy_limits", d.Limits})
@@ -243,6 +264,16 @@ func (d *Description) Print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s, compiled by %s for Linux %s on %s\n", d.Object, d.Script, d.Compiler, d.Target,
 		strings.Join(d.Arches, " and "))
 	fmt.Fprintf(w, "sha256 %s\n", d.SHA256)
+	for _, s := range d.Signatures {
+		by := s.Key
+		if s.Name != "" {
+			by = s.Name + " (" + s.Key + ")"
+		}
+		if by != "" {
+			by += ", "
+		}
+		fmt.Fprintf(w, "%s: %s%s\n", s.File, by, s.State)
+	}
 	fmt.Fprintln(w, "\nPermissions it needs:")
 	if len(d.Permissions) == 0 {
 		fmt.Fprintln(w, "  none: it only observes")

@@ -359,6 +359,9 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 	if p == nil {
 		return refuses, limits
 	}
+	if _, err := p.Verify(o, nil); err != nil {
+		refuses = append(refuses, "it: "+err.Error())
+	}
 	m := o.Manifest
 	for i := range m.Programs {
 		x := &m.Programs[i]

@@ -15,6 +15,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/signature"
 	"btc/internal/spell"
 	"btc/loader/permit"
 )
@@ -30,17 +31,20 @@ const maxBytes = 1 << 20
 type Policy struct {
 	lines  map[string]int // line of each key
 	probes []pattern      // nil: all
-	grants *permit.Grants // nil: all
-	others map[permit.Permission][]string
-	budget float64
-	memory uint64
-	time   time.Duration
+	// signers are the keys by one of which an object must be signed; nil: it need not be signed.
+	signers []signature.Key
+	grants  *permit.Grants // nil: all
+	others  map[permit.Permission][]string
+	budget  float64
+	memory  uint64
+	time    time.Duration
 }
 
 // file is the JSON object. A missing key limits nothing.
 type file struct {
 	Probes      []string `json:"probes"`
 	Allow       []string `json:"allow"`
+	Signers     []string `json:"signers"`
 	Budget      *string  `json:"budget"`
 	MaxMemory   *string  `json:"max_memory"`
 	MaxDuration *string  `json:"max_duration"`
@@ -70,6 +74,14 @@ func parse(data []byte) (*Policy, error) {
 	}
 	if f.Probes != nil && p.probes == nil {
 		p.probes = []pattern{}
+	}
+	if f.Signers != nil {
+		p.signers = []signature.Key{}
+	}
+	for _, text := range f.Signers {
+		if err := p.trust(text); err != nil {
+			return fail("signers", err)
+		}
 	}
 	if f.Allow != nil {
 		if err := p.allow(f.Allow); err != nil {

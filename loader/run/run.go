@@ -23,6 +23,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/signature"
 	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/filter"
@@ -93,6 +94,7 @@ type session struct {
 	packets *packets
 	// front and back write the output; nil before and after the run.
 	front, back *writer
+	signers     []signature.Signer
 	snapshots   snapshots
 	rec         *recording // nil: none
 	started     time.Time
@@ -126,10 +128,33 @@ func (o *Options) applyPolicy() error {
 	return nil
 }
 
+// keys returns the keys by one of which the object must be signed; nil: the options do not demand that.
+func (o *Options) keys() ([]signature.Key, error) {
+	if o.Signers == nil {
+		return nil, nil
+	}
+	all := []signature.Key{}
+	for _, text := range o.Signers {
+		keys, err := signature.ParseKeys(text)
+		if err != nil {
+			return nil, fmt.Errorf("keys of signers, line %w", err)
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}
+
 // prepare does everything that can fail without changing the kernel's state.
 func (s *session) prepare(o *object.Object) error {
 	m := s.manifest
 	if err := s.opts.applyPolicy(); err != nil {
+		return err
+	}
+	keys, err := s.opts.keys()
+	if err != nil {
+		return err
+	}
+	if s.signers, err = s.opts.Policy.Verify(o, keys); err != nil {
 		return err
 	}
 	if here := arch.HostLabel(); !slices.Contains(m.Arches, here) {

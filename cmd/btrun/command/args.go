@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"btc/internal/bundle"
+	"btc/internal/signature"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -23,10 +24,11 @@ type arguments struct {
 	bundle   *bundle.Contents // the object, instead of the file
 	patterns []string         // patterns of --list
 	format   *output.Format
-	grants   permit.Grants  // --allow and --unsafe
-	policy   *policy.Policy // of this host; nil: none
-	input    *bufio.Reader  // stream of the object "-"
-	rotate   int64          // maximum size of the -o file, in bytes; 0: unlimited
+	grants   permit.Grants   // --allow and --unsafe
+	policy   *policy.Policy  // of this host; nil: none
+	keys     []signature.Key // of --verify; nil: it is not given
+	input    *bufio.Reader   // stream of the object "-"
+	rotate   int64           // maximum size of the -o file, in bytes; 0: unlimited
 }
 
 // minRotate is the minimum size for --rotate, in bytes.
@@ -130,10 +132,12 @@ func (o *arguments) bound() (err error) {
 			return err
 		}
 	}
-	if o.Memory == "" {
-		return nil
+	if o.Memory != "" {
+		if err := o.policy.Memory(o.MaxMemory); err != nil {
+			return err
+		}
 	}
-	return o.policy.Memory(o.MaxMemory)
+	return o.readKeys()
 }
 
 // scriptArgs parses the arguments after "--": --name=value and --name are for getopt, everything

@@ -21,12 +21,17 @@ func inspect(o *arguments, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
 		return 1
 	}
+	if _, err := (*policy.Policy)(nil).Verify(obj, o.keys); err != nil {
+		fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
+		return 1
+	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		fmt.Fprintf(stderr, "btrun: number of CPUs: %v\n", err)
 		return 1
 	}
 	d := permit.Describe(obj, cpus)
+	d.Signatures = o.policy.Signatures(obj, o.keys)
 	if o.policy != nil {
 		d.Policy = policy.Path
 		d.Refuses, d.Limits = o.policy.Describe(obj, uint64(d.MapBytes))

@@ -17,6 +17,7 @@ import (
 	"btc/internal/arch"
 	"btc/internal/manifest"
 	"btc/internal/safefile"
+	"btc/internal/signature"
 	"btc/loader/format"
 	"btc/loader/object"
 )
@@ -63,13 +64,42 @@ func asCaller[T any](o *arguments, read func(string) (T, error)) (v T, err error
 	if o.policy == nil {
 		return read(o.object)
 	}
-	err = errors.New("cannot open files with the rights of the caller")
+	err = errAsCaller
 	safefile.AsCaller(func() { v, err = read(o.object) })
 	var invalid *object.InvalidError
 	if errors.As(err, &invalid) {
 		err = fmt.Errorf("%s: invalid content, which is not shown under the policy of this host", invalid.Path)
 	}
 	return v, err
+}
+
+var errAsCaller = errors.New("cannot open files with the rights of the caller")
+
+// readKeys reads the files of --verify, as asCaller does, and parses them.
+func (o *arguments) readKeys() error {
+	for _, path := range o.Keys {
+		var text []byte
+		err := errAsCaller
+		read := func() { text, err = safefile.Read(path, signature.MaxKeysBytes) }
+		if o.policy == nil {
+			read()
+		} else {
+			safefile.AsCaller(read)
+		}
+		if err != nil {
+			return fmt.Errorf("--verify: %w", err)
+		}
+		keys, err := signature.ParseKeys(string(text))
+		switch {
+		case err != nil && o.policy != nil:
+			return fmt.Errorf("--verify: %s: invalid content, which is not shown under the policy of this host", path)
+		case err != nil:
+			return fmt.Errorf("--verify: %s:%w", path, err)
+		}
+		o.keys = append(o.keys, keys...)
+		o.Signers = append(o.Signers, string(text))
+	}
+	return nil
 }
 
 // openObject opens the object of the command line, to run it.
