@@ -303,6 +303,12 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	if !files.Joined() {
 		stream = slices.Concat(files.Data, files.Manifest)
 	}
+	for _, s := range files.Signatures { // for hosts whose policies demand one
+		if s.Err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Path, s.Err)
+		}
+		stream = slices.Concat(s.Text, []byte("\n"), stream)
+	}
 	r.object = func(label string) ([]byte, *manifest.Manifest, error) {
 		if !slices.Contains(r.base.Arches, label) {
 			return nil, nil, notFor(label, r.base.Arches)
