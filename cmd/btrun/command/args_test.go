@@ -12,7 +12,7 @@ import (
 )
 
 // commandOnly are the options that are not those of a run or of its report.
-var commandOnly = []string{"color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version"}
+var commandOnly = []string{"verify", "color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version"}
 
 // TestOptionsReachRun checks that each other option of the table changes the options of a run or of its report.
 func TestOptionsReachRun(t *testing.T) {
