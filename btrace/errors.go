@@ -138,3 +138,7 @@ func positionOf(err error) Position {
 	}
 	return Position{d.Script.File, d.Pos.Line, d.Pos.Col}
 }
+
+// TypedError returns an error of a session of LoadReport with the type that the error of a session of Load has, if it
+// has one. It is a function of its own so that programs such as btrun, which only print errors, need not link it.
+func TypedError(err error) error { return typed(err) }

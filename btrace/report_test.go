@@ -389,3 +389,19 @@ func TestRead(t *testing.T) {
 		t.Errorf("not an object: %v", err)
 	}
 }
+
+// TestReportErrors checks that an error of a session with a report can be given the type that it has without one.
+func TestReportErrors(t *testing.T) {
+	needRoot(t)
+	_, err := btrace.LoadReport(t.Context(), parsed(t, `begin { system("true"); }`), btrace.Options{}, &btrace.Report{})
+	var refused *btrace.PermissionError
+	if err == nil || errors.As(err, &refused) {
+		t.Errorf("error %v", err)
+	}
+	if !errors.As(btrace.TypedError(err), &refused) || refused.Permission != btrace.AllowSystem || refused.Line != 1 {
+		t.Errorf("error %#v", btrace.TypedError(err))
+	}
+	if btrace.TypedError(nil) != nil {
+		t.Error("an error of nil")
+	}
+}

@@ -79,8 +79,8 @@ func LoadContext(ctx context.Context, o *Object, opts Options) (*Session, error)
 }
 
 // LoadReport is like LoadContext, for a session that prints a report instead of returning events. Programs that load
-// all their sessions with it do not contain the conversion to typed values (170 KB), and their errors have no types
-// such as PermissionError.
+// all their sessions with it do not contain the conversion to typed values (170 KB), and their errors get types such as
+// PermissionError only by TypedError.
 func LoadReport(ctx context.Context, o *Object, opts Options, r *Report) (*Session, error) {
 	s := newSession(&opts)
 	s.prints = true

@@ -159,13 +159,13 @@ func frontend(in Input, src *diag.Source, diags *diag.List) *ir.Module {
 		return b.String()
 	})
 	script = withEnvironment(script, in.Environ)
-	others := in.startOthers(script)
-	defer others.end()
+	later := in.startOthers(script)
+	defer later.end()
 	info := in.check(script, in.Target, diags)
 	if diags.HasErrors() {
 		return nil
 	}
-	return in.supportAll(others, info, src, diags)
+	return in.supportAll(later, info, src, diags)
 }
 
 // check expands and checks a script for a target. Parameters are left to the loader unless the code needs their

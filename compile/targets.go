@@ -19,20 +19,20 @@ import (
 // supportAll builds the module of a checked script and makes it support the other targets: the script is checked for
 // each of them as for the first, and for another architecture the module must be the same except for constants. It
 // returns nil if a required target cannot be supported.
-func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
-	m := in.build(info, others.arches)
-	others.begin()
+func (in Input) supportAll(later *laterTargets, info *check.Info, src *diag.Source, diags *diag.List) *ir.Module {
+	m := in.build(info, later.arches)
+	later.begin()
 	one, failed := ir.NewUnifier(m), false
 	for _, t := range in.Others {
-		reason := others.next().mismatch(one, src).missingEvent(info, t)
+		reason := later.next().mismatch(one, src).missingEvent(info, t)
 		switch {
 		case reason == nil:
-		case in.Optional && len(others.arches) > 1:
+		case in.Optional && len(later.arches) > 1:
 			left := diags.Add(diag.LeftOut, reason.at, "the object supports %s only: on %s %s",
 				in.Target.Arch().Label, t.Arch().Label, reason.text)
 			left.Hint("--arch %s confirms that this is intended", in.Target.Arch().Label)
-			others.end()
-			return in.build(info, others.arches[:1])
+			later.end()
+			return in.build(info, later.arches[:1])
 		default:
 			diags.Add(diag.TargetUnsupported, reason.at, "one object cannot support Linux %s on %s: %s", t.Release(),
 				t.Arch().Label, reason.text)
@@ -46,18 +46,18 @@ func (in Input) supportAll(others *others, info *check.Info, src *diag.Source, d
 	return m
 }
 
-// others checks and builds a script for the targets after the first, in order, while the caller does so for the
+// laterTargets checks and builds a script for the targets after the first, in order, while the caller does so for the
 // first.
-type others struct {
+type laterTargets struct {
 	arches []*arch.Arch  // architectures of all targets, without duplicates
 	free   chan struct{} // closed when the first target's module is built
 	begin  func()        // closes it
-	out    chan view
+	out    chan targetResult
 	done   chan struct{}
 }
 
-// view is the result of checking the script for one of the further targets.
-type view struct {
+// targetResult is the result of checking the script for one of the further targets.
+type targetResult struct {
 	module *ir.Module // nil unless the target is the first of its architecture
 	diags  *diag.List
 	bug    any // panic
@@ -65,11 +65,11 @@ type view struct {
 
 // startOthers starts the work. It waits for the check of the first target if there are parameters, because that check
 // decides which of them are compiled into the code, or if debug information is needed, which is read only once.
-func (in Input) startOthers(script *ast.Script) *others {
-	o := &others{
+func (in Input) startOthers(script *ast.Script) *laterTargets {
+	o := &laterTargets{
 		arches: []*arch.Arch{in.Target.Arch()},
 		free:   make(chan struct{}),
-		out:    make(chan view, len(in.Others)),
+		out:    make(chan targetResult, len(in.Others)),
 		done:   make(chan struct{}),
 	}
 	o.begin = sync.OnceFunc(func() { close(o.free) })
@@ -87,13 +87,13 @@ func (in Input) startOthers(script *ast.Script) *others {
 			wait()
 		}
 		for i, t := range in.Others {
-			o.out <- in.view(script, t, o.arches, unify[i])
+			o.out <- in.checkTarget(script, t, o.arches, unify[i])
 		}
 	}()
 	return o
 }
 
-func (in Input) view(script *ast.Script, t *kernel.Target, arches []*arch.Arch, unify bool) (v view) {
+func (in Input) checkTarget(script *ast.Script, t *kernel.Target, arches []*arch.Arch, unify bool) (v targetResult) {
 	defer func() { v.bug = recover() }()
 	t.ProbesOf(in.Target)
 	v.diags = &diag.List{}
@@ -104,8 +104,8 @@ func (in Input) view(script *ast.Script, t *kernel.Target, arches []*arch.Arch, 
 	return v
 }
 
-// next returns the view of the next target.
-func (o *others) next() view {
+// next returns the result of the next target.
+func (o *laterTargets) next() targetResult {
 	v := <-o.out
 	if v.bug != nil {
 		panic(v.bug)
@@ -114,7 +114,7 @@ func (o *others) next() view {
 }
 
 // end waits until no work is left.
-func (o *others) end() {
+func (o *laterTargets) end() {
 	o.begin()
 	<-o.done
 }
@@ -152,7 +152,7 @@ func (r *mismatch) missingEvent(info *check.Info, t *kernel.Target) *mismatch {
 }
 
 // mismatch adds the target to those that the module supports, or returns the reason why that is not possible.
-func (v view) mismatch(one *ir.Unifier, src *diag.Source) *mismatch {
+func (v targetResult) mismatch(one *ir.Unifier, src *diag.Source) *mismatch {
 	for _, d := range v.diags.Sorted() {
 		if d.Severity() == diag.Error {
 			return &mismatch{d.Span, d.Message}

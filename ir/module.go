@@ -160,8 +160,8 @@ func (p *Prog) AtFunctionEntry() bool {
 		return false
 	}
 	name := p.Attach.Name
-	if n := len(p.Attach.Fill); n > 0 {
-		name = p.Attach.Fill[n-1]
+	if n := len(p.Attach.Substitute); n > 0 {
+		name = p.Attach.Substitute[n-1]
 	}
 	return name != "" && !strings.ContainsAny(name, "$+") && (name[0] < '0' || name[0] > '9')
 }

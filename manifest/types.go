@@ -167,10 +167,10 @@ type Attach struct {
 	// program relies on: "build-id:HEX", or "text:" and the SHA-256 of its code.
 	Binary  string `json:"binary,omitempty"`
 	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
-	// Fill are the parts after the kind of a probe with parameters ($1) in its attach point: the loader substitutes
+	// Substitute are the parts after the kind of a probe with parameters ($1) in its attach point: the loader substitutes
 	// their values and sets the other keys from the parts before it resolves the attach point. Such files require the
 	// feature attach-params.
-	Fill []string `json:"fill,omitempty"`
+	Substitute []string `json:"fill,omitempty"`
 }
 
 // Layout describes the meaning of bytes and how they print. Kinds are those of

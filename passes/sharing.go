@@ -26,7 +26,7 @@ func sharing(m *ir.Module) []ir.Diag {
 	}
 	for _, f := range m.Funcs {
 		// Attach points with parameters ($1) are known only to the loader.
-		if p := f.Prog; p != nil && p.Kind == probe.Tracepoint && len(p.Attach.Fill) == 0 {
+		if p := f.Prog; p != nil && p.Kind == probe.Tracepoint && len(p.Attach.Substitute) == 0 {
 			p.MayShare = calls && (isSyscall(f) || probe.IsPattern(p.Attach.Target))
 			// A program that does not read its record is the same at the raw tracepoint that the
 			// record is made from. System calls have no raw tracepoints of their own.

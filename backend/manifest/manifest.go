@@ -104,7 +104,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 			out.Fields = append(out.Fields, fields(m, f)...)
 		}
 	}
-	if slices.ContainsFunc(out.Programs, func(p manifest.Program) bool { return len(p.Attach.Fill) > 0 }) {
+	if slices.ContainsFunc(out.Programs, func(p manifest.Program) bool { return len(p.Attach.Substitute) > 0 }) {
 		out.Requires = append(out.Requires, "attach-params")
 	}
 	out.For = m.Meta.For

@@ -98,7 +98,7 @@ func (p *Point) NamedByHost() bool {
 			return true
 		}
 	}
-	return p.Pattern || p.Fill != nil
+	return p.Pattern || p.Substitute != nil
 }
 
 // Space returns the address space of values in the probe's registers: argN, retval, reg().

@@ -115,7 +115,7 @@ func (c *checker) filled(ap *ast.AttachPoint, t *probe.Type, first ast.AttachPar
 	p := c.newPoint(ap, t)
 	p.Text = t.Kind
 	for _, part := range ap.Parts[1:] {
-		p.Fill = append(p.Fill, part.Text)
+		p.Substitute = append(p.Substitute, part.Text)
 		p.Text += ":" + part.Text
 		p.Pattern = p.Pattern || part.Wildcard
 	}

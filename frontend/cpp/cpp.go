@@ -354,15 +354,15 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 	switch {
 	case name.Is("include") || name.Is("include_next"), name.Is("error"), name.Is("warning"):
 		rest := x.restOfLine()
-		whole := x.src.Span(at.Start, x.pos-trailing(rest))
+		directive := x.src.Span(at.Start, x.pos-trailing(rest))
 		switch {
 		case !r.active():
 		case name.Is("error"):
-			r.fail(whole, "#error %s", strings.TrimSpace(rest))
+			r.fail(directive, "#error %s", strings.TrimSpace(rest))
 		case name.Is("warning"):
 		default:
 			r.flush()
-			r.includeLine(x.src.Span(x.pos-len(rest), x.pos), whole)
+			r.includeLine(x.src.Span(x.pos-len(rest), x.pos), directive)
 		}
 		return
 	}
@@ -370,41 +370,41 @@ func (r *reader) directive(x *lexer, at diag.Span) {
 	if err == nil {
 		err = e
 	}
-	whole := at
+	directive := at
 	if n := len(rest); n > 0 {
-		whole = x.src.Span(at.Start, rest[n-1].At.End)
+		directive = x.src.Span(at.Start, rest[n-1].At.End)
 	} else if name.Kind != End {
-		whole = x.src.Span(at.Start, name.At.End)
+		directive = x.src.Span(at.Start, name.At.End)
 	}
-	if name.Kind == Word && r.conditional(name.Text, rest, whole) || !r.active() {
+	if name.Kind == Word && r.conditional(name.Text, rest, directive) || !r.active() {
 		return
 	}
 	if err != nil {
-		r.fail(whole, "%v", err)
+		r.fail(directive, "%v", err)
 		return
 	}
 	r.flush()
 	switch {
 	case name.Kind != Word:
-		r.fail(whole, "unknown preprocessor directive").Hint("comments begin with //")
+		r.fail(directive, "unknown preprocessor directive").Hint("comments begin with //")
 	case name.Text == "define":
 		m, err := parseDefine(rest)
 		if err != nil {
-			r.fail(whole, "%v", err)
+			r.fail(directive, "%v", err)
 			return
 		}
 		r.unit.macros[m.Name] = m
 	case name.Text == "undef":
 		if len(rest) == 0 || rest[0].Kind != Word {
-			r.fail(whole, "#undef needs a name")
+			r.fail(directive, "#undef needs a name")
 			return
 		}
 		delete(r.unit.macros, rest[0].Text)
 	case name.Text == "pragma":
-		r.pragma(rest, whole)
+		r.pragma(rest, directive)
 	case name.Text == "line", name.Text == "ident":
 	default:
-		r.fail(whole, "unknown preprocessor directive #%s", name.Text).Hint("comments begin with //")
+		r.fail(directive, "unknown preprocessor directive #%s", name.Text).Hint("comments begin with //")
 	}
 }
 

@@ -39,16 +39,16 @@ func ReadFile(path string) (string, error) {
 }
 
 // includeLine reads the name after #include.
-func (r *reader) includeLine(rest, whole diag.Span) {
+func (r *reader) includeLine(rest, directive diag.Span) {
 	name, form, ok := headerName(rest.Text())
 	if !ok {
 		name, form, ok = r.computed(rest)
 	}
 	if !ok {
-		r.fail(whole, "#include needs <file> or \"file\"")
+		r.fail(directive, "#include needs <file> or \"file\"")
 		return
 	}
-	r.include(name, form, whole)
+	r.include(name, form, directive)
 }
 
 // headerName reads <name> or "name"; form is '<' or '"'.

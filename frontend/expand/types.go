@@ -119,10 +119,10 @@ func (c *copier) plainName(x ast.Expr) string {
 	return ""
 }
 
-func (c *copier) badType(whole ast.Type, name string, arg ast.Expr, by *copier) {
+func (c *copier) badType(outer ast.Type, name string, arg ast.Expr, by *copier) {
 	c.fail(diag.BadTypeArg, by.span(arg),
 		"Invalid replacement for macro '%s' type parameter '%s' which makes up the type '%s'", c.m.def.Name.Text,
-		name, ast.TypeString(whole))
+		name, ast.TypeString(outer))
 }
 
 // fields returns the path of an offsetof. If the path is a parameter, it is replaced by the names passed for it: "a" or

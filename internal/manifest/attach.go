@@ -25,7 +25,7 @@ func (a *Attach) Point() *probe.Point {
 func (a *Attach) Frequency() (hz uint64, ok bool) {
 	per := map[string]uint64{"us": 1e6, "ms": 1000, "s": 1}[a.Unit]
 	switch {
-	case len(a.Fill) > 0 || a.Count == 0:
+	case len(a.Substitute) > 0 || a.Count == 0:
 		return 0, false
 	case a.Unit == "hz":
 		return a.Count, true
@@ -36,8 +36,8 @@ func (a *Attach) Frequency() (hz uint64, ok bool) {
 // Attaches returns the text of the attach point, made from its parts. The loader uses the parts; Text is only what the
 // compiler wrote. Parameters without values stay "$1".
 func (a *Attach) Attaches(kind string) string {
-	if len(a.Fill) > 0 {
-		return kind + ":" + strings.Join(a.Fill, ":")
+	if len(a.Substitute) > 0 {
+		return kind + ":" + strings.Join(a.Substitute, ":")
 	}
 	t := probe.Lookup(kind)
 	if t == nil {

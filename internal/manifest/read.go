@@ -74,7 +74,7 @@ const StoredMaps = "stored-maps"
 // features are the entries of Requires that this version knows.
 var features = []string{
 	"host-values",   // globals with Host
-	"attach-params", // Attach.Fill
+	"attach-params", // Attach.Substitute
 	"given-params",  // Given
 	TextParams,
 	"front-tables", // Map.Cache without Enable

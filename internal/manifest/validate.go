@@ -378,11 +378,11 @@ func (a *Attach) check(c *checker, path place, kind string) {
 			c.fail(path.key(x.key), "contains a NUL byte")
 		}
 	}
-	c.within(path.key("fill"), int64(len(a.Fill)), 0, maxParts)
-	for i, part := range a.Fill {
+	c.within(path.key("fill"), int64(len(a.Substitute)), 0, maxParts)
+	for i, part := range a.Substitute {
 		c.text(path.item("fill", i), part, maxText)
 	}
-	if len(a.Fill) > 0 { // the loader checks the rest after substituting the parameters
+	if len(a.Substitute) > 0 { // the loader checks the rest after substituting the parameters
 		return
 	}
 	c.within(path.key("len"), int64(a.Len), 0, 8)

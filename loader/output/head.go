@@ -57,7 +57,7 @@ func (r *Run) AppendHead(dst []byte, h *Head) []byte {
 	}
 	dst = append(dst, `}, "attach": [`...)
 	for i, first := 0, true; i < len(r.Manifest.Programs); i++ {
-		if p := &r.Manifest.Programs[i]; len(p.Attach.Fill) > 0 {
+		if p := &r.Manifest.Programs[i]; len(p.Attach.Substitute) > 0 {
 			if !first {
 				dst = append(dst, ", "...)
 			}

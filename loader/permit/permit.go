@@ -72,7 +72,7 @@ func Classified(f asm.BuiltinFunc) (p Permission, known bool) {
 }
 
 // Actions lists the actions of an object that need a permission, in the order of its programs and events. The
-// parameters of attach points must be substituted, see sites.Fill.
+// parameters of attach points must be substituted, see sites.Substitute.
 func Actions(o *object.Object) []Action {
 	var all []Action
 	for i := range o.Manifest.Programs {
@@ -105,8 +105,8 @@ func ofAttach(p *manifest.Program) []Action {
 // mayBeAddress reports whether a uprobe is at an address or an offset in a function, as far as its parameters are
 // known.
 func mayBeAddress(a *manifest.Attach) bool {
-	if n := len(a.Fill); n > 0 {
-		return strings.ContainsAny(a.Fill[n-1], "$+") || strings.HasPrefix(a.Fill[n-1], "0")
+	if n := len(a.Substitute); n > 0 {
+		return strings.ContainsAny(a.Substitute[n-1], "$+") || strings.HasPrefix(a.Substitute[n-1], "0")
 	}
 	return a.Name == "" || a.Offset > 0
 }

@@ -412,7 +412,7 @@ func (p *Policy) Describe(o *object.Object, memory uint64) (refuses, limits []st
 
 // patterned reports whether the matches of an attach point depend on the host or on a parameter.
 func patterned(x *manifest.Program) bool {
-	return len(x.Attach.Fill) > 0 || probe.IsPattern(x.Attach.Target) || probe.IsPattern(x.Attach.Name)
+	return len(x.Attach.Substitute) > 0 || probe.IsPattern(x.Attach.Target) || probe.IsPattern(x.Attach.Name)
 }
 
 // mayMatch reports whether an attach point whose verdict depends on its sites may have a permitted

@@ -344,7 +344,7 @@ func emptyClauses(m *manifest.Manifest, clauses adapt.Clauses) []ClauseError {
 
 // One resolves the attach point of one program.
 func One(k Kernel, p *manifest.Program) (Plan, error) {
-	if len(p.Attach.Fill) > 0 {
+	if len(p.Attach.Substitute) > 0 {
 		return Plan{}, &Unknown{
 			fmt.Sprintf("the attach point of %s depends on the parameters given to the loader", p.Attach.Text),
 		}

@@ -245,7 +245,7 @@ func TestLimits(t *testing.T) {
 // parameter has a value.
 func TestParameterInPoint(t *testing.T) {
 	p := program(0, "kprobe:$1", "")
-	p.Attach.Fill = []string{"$1"}
+	p.Attach.Substitute = []string{"$1"}
 	var u *Unknown
 	if _, err := One(fake{}, &p); !errors.As(err, &u) {
 		t.Error(err)

@@ -172,7 +172,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := sites.Fill(m, params); err != nil {
+	if err := sites.Substitute(m, params); err != nil {
 		return err
 	}
 	if pos, err := manifest.SubstituteStrings(m, values); err != nil {

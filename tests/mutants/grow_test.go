@@ -155,7 +155,7 @@ func tryGrown(c *meter, b base, r *rand.Rand) (accepted, whole bool) {
 			return
 		}
 		values, err := manifest.ParseParams(m, params, named)
-		if err == nil && sites.Fill(m, params) == nil {
+		if err == nil && sites.Substitute(m, params) == nil {
 			manifest.SubstituteStrings(m, values)
 		}
 	})

@@ -255,7 +255,7 @@ func try(t *testing.T, n uint64, b base, r *rand.Rand, kernel bool) (accepted, r
 	params, named, err := manifest.MergeParams(m, []string{"1", "text"}, nil)
 	if err == nil {
 		manifest.ParseParams(m, params, named)
-		if sites.Fill(m, params) != nil {
+		if sites.Substitute(m, params) != nil {
 			return true, false
 		}
 	}

@@ -301,7 +301,7 @@ func TestDescriptionIsOfWhatIsActedOn(t *testing.T) {
 		{`tracepoint:syscalls:sys_enter_openat { @ = 1; }`, func(a *manifest.Attach) { a.Name = "sys_enter_write" }, "tracepoint:syscalls:sys_enter_write"},
 		{`uprobe:/bin/sh:main { @ = 1; }`, func(a *manifest.Attach) { a.Target, a.Name, a.Addr = "/sbin/init", "", 16 }, "uprobe:/sbin/init:0x10"},
 		{`interval:s:1 { @ = 1; }`, func(a *manifest.Attach) { a.Text, a.Unit = "begin", "us" }, "interval:us:1"},
-		{`kprobe:$1 { @ = 1; }`, func(a *manifest.Attach) { a.Text, a.Fill = "begin", []string{"$1*"} }, "kprobe:$1*"},
+		{`kprobe:$1 { @ = 1; }`, func(a *manifest.Attach) { a.Text, a.Substitute = "begin", []string{"$1*"} }, "kprobe:$1*"},
 	} {
 		o := compileObject(t, "x.bt", c.script)
 		c.lie(&o.Manifest.Programs[0].Attach)

@@ -157,7 +157,7 @@ func (g *generator) params() (named, args []param) {
 		named = append(named, x)
 	}
 	for i := range g.m.Programs {
-		for _, part := range g.m.Programs[i].Attach.Fill {
+		for _, part := range g.m.Programs[i].Attach.Substitute {
 			for _, word := range strings.Split(part, "$")[1:] {
 				n, _ := strconv.Atoi(word[:len(word)-len(strings.TrimLeft(word, "0123456789"))])
 				most = max(most, n)

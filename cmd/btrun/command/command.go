@@ -330,7 +330,7 @@ func help(o *arguments, stdout, stderr io.Writer) int {
 func attachParams(m *manifest.Manifest) []int {
 	found := map[int]bool{}
 	for i := range m.Programs {
-		for _, part := range m.Programs[i].Attach.Fill {
+		for _, part := range m.Programs[i].Attach.Substitute {
 			for _, word := range strings.Split(part, "$")[1:] {
 				if n, err := strconv.Atoi(word[:len(word)-len(strings.TrimLeft(word, "0123456789"))]); err == nil {
 					found[n] = true

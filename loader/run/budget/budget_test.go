@@ -53,7 +53,7 @@ func newRun(shares ...float64) *run {
 		}
 		c := &clock{start: time.Now(), share: share}
 		r.clocks = append(r.clocks, c)
-		prog := &manifest.Program{Kind: kind, Attach: manifest.Attach{Fill: []string{fmt.Sprint(i)}}}
+		prog := &manifest.Program{Kind: kind, Attach: manifest.Attach{Substitute: []string{fmt.Sprint(i)}}}
 		r.probes = append(r.probes, &costed{prog: prog, programs: []program{c}, links: []Range{{i, i + 1}}})
 	}
 	r.Start(Actions{

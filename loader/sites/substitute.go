@@ -11,12 +11,12 @@ import (
 	"btc/loader/diag"
 )
 
-// Fill substitutes the values of parameters in attach points. The manifest must be valid; it is modified, and valid
+// Substitute substitutes the values of parameters in attach points. The manifest must be valid; it is modified, and valid
 // afterwards.
-func Fill(m *manifest.Manifest, params []string) error {
+func Substitute(m *manifest.Manifest, params []string) error {
 	for i := range m.Programs {
 		p := &m.Programs[i]
-		if len(p.Attach.Fill) == 0 {
+		if len(p.Attach.Substitute) == 0 {
 			continue
 		}
 		if err := fill(p, params); err != nil {
@@ -32,7 +32,7 @@ func fill(p *manifest.Program, params []string) error {
 		return fmt.Errorf("this kind of probe cannot have parameters")
 	}
 	var parts []probe.Part
-	for _, text := range p.Attach.Fill {
+	for _, text := range p.Attach.Substitute {
 		if !strings.Contains(text, "$") {
 			parts = append(parts, probe.Part{Text: text, Wildcard: probe.IsPattern(text)})
 			continue
@@ -55,6 +55,6 @@ func fill(p *manifest.Program, params []string) error {
 		return fmt.Errorf("an address cannot be given as a parameter")
 	}
 	p.Attach.Set(t, &point)
-	p.Attach.Fill = nil
+	p.Attach.Substitute = nil
 	return nil
 }

@@ -38,7 +38,7 @@ func TestFillParts(t *testing.T) {
 		{"begin", "$1", "1", "this kind of probe cannot have parameters"},
 	}
 	for _, tt := range tests {
-		p := &manifest.Program{Kind: tt.kind, Attach: manifest.Attach{Fill: strings.Fields(tt.parts)}}
+		p := &manifest.Program{Kind: tt.kind, Attach: manifest.Attach{Substitute: strings.Fields(tt.parts)}}
 		err := fill(p, strings.Fields(tt.params))
 		a := p.Attach
 		got := a.Text
