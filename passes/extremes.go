@@ -42,6 +42,7 @@ func (l *lowering) readExtreme(x *ir.Map, key *ir.Value, pos ir.Pos) *ir.Value {
 	l.Block().Br(l.NotNull(p), ir.Edge{To: found}, ir.Edge{To: rest, Args: []*ir.Value{best}}, l.Pos)
 	l.continueAt(found)
 	p = l.NonNull(p)
+	// The first word is 0 on a CPU that has not seen a value: its 0 is neither a minimum nor a maximum.
 	mine, n := l.Load(ir.U64, p, 0), l.Load(ir.U64, p, 8)
 	take := l.IfValue(
 		l.ICmp(ir.EQ, mine, ir.Const(0)),

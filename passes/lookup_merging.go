@@ -299,6 +299,7 @@ func (s *between) changed(first, v *ir.Value) bool {
 	if changes(first.Block.Values[i+1:]) || changes(v.Block.Values[:j]) {
 		return true
 	}
+	// Backwards from v: each path ends at first, which dominates it, also one around a loop.
 	s.search++
 	s.visited[first.Block.ID] = s.search
 	s.work = append(s.work[:0], v.Block)

@@ -392,6 +392,7 @@ func (o *outliner) forget() {
 			return
 		}
 		if zero == nil {
+			// Not a constant: the verifier takes the words of frozen read-only maps as known (bpf_map_direct_read).
 			global(o.m, unknownZero, ir.GlobalData, 8)
 			zero = ir.At(o.cb.Entry(), 0, o.next.Pos).Global(ir.U64, unknownZero, 0)
 		}

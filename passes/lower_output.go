@@ -127,7 +127,7 @@ func takeProducers(f *ir.Func, made map[*ir.Slot]*ir.Value) {
 		for i, v := range b.Values {
 			for j, a := range v.Args {
 				switch {
-				case a.Op != ir.OpSlotAddr || a.Imm != 0 || mentions[a.Slot] != 2:
+				case a.Op != ir.OpSlotAddr || a.Imm != 0 || mentions[a.Slot] != 2: // the producer and the event
 				case v.Op == ir.OpEmit:
 					emits[a.Slot] = position{b, i}
 				case j == 0 && uses[v.ID] == 0 && (v.Op == ir.OpStr || v.Op == ir.OpComm || v.Op == ir.OpStrLit):

@@ -180,6 +180,7 @@ func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 	l.continueAt(on)
 	cpu := l.Call("get_smp_processor_id", ir.TI64)
 	within := l.Func().NewBlockAfter(l.Block())
+	// The verifier does not know how many CPUs there are: the bound also keeps the offset within the table.
 	l.Br(l.ICmp(ir.ULT, cpu, ir.Const(int64(t.CPUs))), within, hash)
 	l.continueAt(within)
 	var words []*ir.Value
@@ -198,6 +199,7 @@ func (l *lowering) cachedUpdate(x *ir.Map, key *ir.Value, body func(p *ir.Value)
 		l.continueAt(same)
 	}
 	body(l.AddImm(slot, int64(t.ValueOff)))
+	// Word 0 says that the slot is taken. The value of count() is there itself (ValueOff 0), and is not 0 any more.
 	if t.ValueOff > 0 {
 		l.Store(ir.U64, slot, 0, ir.Const(1))
 	}

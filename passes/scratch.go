@@ -275,7 +275,7 @@ func (s *scratchUser) rebase() {
 					continue
 				}
 				off := arg.Imm + int64(arg.Slot.Off)
-				if j == 0 && (v.Op == ir.OpLoad || v.Op == ir.OpStore || v.Op == ir.OpAtomicAdd) {
+				if j == 0 && (v.Op == ir.OpLoad || v.Op == ir.OpStore || v.Op == ir.OpAtomicAdd) { // these have an offset of their own
 					v.Args[0] = s.base
 					v.Imm += off
 					continue
@@ -283,7 +283,7 @@ func (s *scratchUser) rebase() {
 				at := ir.At(b, i, v.Pos)
 				sum := at.AddImm(s.base, off)
 				v.Args[j] = sum
-				if sum != s.base {
+				if sum != s.base { // AddImm has put a value before v
 					i++
 				}
 			}

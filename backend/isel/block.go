@@ -301,7 +301,7 @@ func (s *selector) byConstant(op mach.Op, a mach.Operand, c int64) (mach.Operand
 			return s.arith(mach.Lsh, a, mach.ImmOp(log)), true
 		}
 	case mach.Div:
-		if c == 0 {
+		if c == 0 { // refused as a constant ("div by zero"); in a register the result is 0, of Mod the dividend
 			return mach.ImmOp(0), true
 		} else if pow2 {
 			return s.arith(mach.Rsh, a, mach.ImmOp(log)), true
@@ -316,7 +316,7 @@ func (s *selector) byConstant(op mach.Op, a mach.Operand, c int64) (mach.Operand
 		if c == 0xffffffff {
 			return s.extend(a, ir.U32), true
 		}
-	case mach.Lsh, mach.Rsh, mach.Arsh:
+	case mach.Lsh, mach.Rsh, mach.Arsh: // 64 and more are refused as a constant; in a register the upper bits are ignored
 		return s.arith(op, a, mach.ImmOp(c&63)), true
 	}
 	return mach.Operand{}, false

@@ -98,7 +98,7 @@ func needs(v *ir.Value, n int, need func(v *ir.Value, n int)) {
 	case ir.OpZext, ir.OpSext:
 		need(v.Args[0], min(n, 8*v.Mem.Size()))
 		return
-	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpOr, ir.OpXor:
+	case ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpOr, ir.OpXor: // carries only go up
 		need(v.Args[0], n)
 		need(v.Args[1], n)
 		return

@@ -161,6 +161,7 @@ func (m *mover) throughRegister(moves []slotMove) {
 			busy.add(sm.src.op.Reg)
 		}
 	}
+	// BPF has no move from memory to memory, and its ST only 32 bits of a constant.
 	r, aside := mach.R0, -1
 	for r < numRegs && busy.has(r) {
 		r++
@@ -196,7 +197,7 @@ func (m *mover) moveRegs() {
 				continue
 			}
 			pending = r
-			if !m.sources().has(r) {
+			if !m.sources().has(r) { // no other move reads r any more
 				m.a.emitMove(r, m.regs[r].op)
 				m.done(r)
 				moved = true
@@ -205,7 +206,7 @@ func (m *mover) moveRegs() {
 		if pending == noReg {
 			return
 		}
-		if !moved {
+		if !moved { // what is left are cycles
 			m.breakCycle(pending)
 		}
 	}

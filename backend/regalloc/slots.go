@@ -107,6 +107,7 @@ func (a *allocator) slotGraph() *slotGraph {
 	for n := range in {
 		in[n] = newBitset(count)
 	}
+	// Liveness first, backwards to a fixed point; what interferes is recorded once it is known for all blocks.
 	live := newBitset(count)
 	for changed := true; changed; {
 		changed = false

@@ -67,6 +67,8 @@ func attachKprobeMulti(plan *resolve.Plan, prog *ebpf.Program) (l io.Closer, ref
 		attach = link.KretprobeMulti
 	}
 	var all closers
+	// The cookie is the number of the attach point, which bpf_get_attach_cookie returns. The kernel sorts addresses and
+	// cookies together (bpf_kprobe_multi_link_attach), so their order here does not matter.
 	use := func(opts link.KprobeMultiOptions, of []string) error {
 		if plan.Prog.UsesID {
 			for _, name := range of {

@@ -88,6 +88,7 @@ func attachNamesakes(m *resolve.Match, prog *ebpf.Program, ret bool) (io.Closer,
 	var failure error
 	for _, addr := range addrs {
 		one := *attr
+		// Ext1 (kprobe_func) stays 0: only then the kernel takes Ext2 as an address (kprobe_addr), not as an offset.
 		one.Ext2 = uint64(addr) + m.Offset
 		fd, err := openPerf(&one, -1, 0, prog)
 		if err != nil {

@@ -122,6 +122,7 @@ func linkMulti(plan *resolve.Plan, path string, prog *ebpf.Program, ms []*resolv
 		count:   uint32(len(ms)),
 		pid:     uint32(o.process()),
 	}
+	// The semaphores are ref_ctr_offset of each site, 0 for none. Without any the array is left out.
 	for i, m := range ms {
 		if offsets[i], semaphores[i], cookies[i] = m.Offset, m.Semaphore, uint64(m.ID); m.Semaphore != 0 {
 			attr.semaphores = &semaphores[0]

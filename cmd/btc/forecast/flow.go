@@ -77,7 +77,7 @@ func (f *flow) enter(i int, s state) {
 		f.work = append(f.work, i)
 		return
 	}
-	changed := false
+	changed := false // a merge only forgets, so that run ends
 	for r := range s.reg {
 		if have := &f.in[i].reg[r]; (have.known || have.context) && *have != s.reg[r] {
 			*have, changed = value{}, true
@@ -159,6 +159,7 @@ func alu(ins *asm.Instruction, s *state) value {
 		}
 		a = value{known: true}
 	}
+	// With an offset it is a signed division or a move with sign extension (6.6).
 	if !a.known || !b.known || ins.Offset != 0 {
 		return value{}
 	}

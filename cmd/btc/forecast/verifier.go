@@ -262,7 +262,7 @@ func (w *walk) allows(k *kept, p *trail) bool {
 		}
 		return old.kind != number || !precise || old.r.Join(now.r) == old.r
 	}
-	for r := range 10 {
+	for r := range 10 { // r10 is the frame pointer in all states
 		if w.live[p.at]>>r&1 != 0 && !one(k.reg[r], p.reg[r], k.precise>>r&1 != 0) {
 			return false
 		}
@@ -292,6 +292,7 @@ func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool)
 			read, write := uses(ins)
 			switch {
 			case class == asm.LdXClass && regs&write != 0:
+				// A word of the frame was spilled: precision continues at its store. Other memory has no source.
 				regs &^= write
 				if ins.Src == asm.R10 && ins.OpCode.Size() == asm.DWord {
 					if words == nil {
@@ -305,7 +306,7 @@ func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool)
 					regs |= 1 << ins.Src
 				}
 			case class == asm.ALUClass || class == asm.ALU64Class:
-				if regs&write != 0 {
+				if regs&write != 0 { // of all operands, whatever the operation (backtrack_insn)
 					regs = regs&^write | read
 				}
 			case class != asm.StXClass && class != asm.StClass:
@@ -316,6 +317,7 @@ func (w *walk) precise(trace []int, up *kept, regs uint16, words map[int16]bool)
 		if up == nil {
 			return
 		}
+		// Where the parent state has it as precise, an earlier walk has marked its sources.
 		fresh := regs &^ up.precise
 		for at := range words {
 			if up.words[at] {
@@ -382,6 +384,7 @@ func (w *walk) save(p *trail, ins *asm.Instruction, c content) {
 			delete(p.slot, at)
 		}
 	}
+	// Only a whole word is a spill; the bytes of a smaller store are STACK_MISC (check_stack_write_fixed_off).
 	if ins.OpCode.Size() == asm.DWord {
 		if p.slot == nil {
 			p.slot = map[int16]content{}
@@ -539,6 +542,8 @@ func (w *walk) call(p *trail, ins *asm.Instruction) {
 		if !p.reg[r].frame || !known {
 			continue
 		}
+		// The kernel knows from the helper's prototype which argument is the size (ARG_CONST_SIZE); here a constant
+		// beside the pointer is.
 		size := int64(8)
 		for _, beside := range []int{r - 1, r + 1} {
 			if n, ok := p.reg[beside].r.Const(); ok && beside > 0 && beside < 6 && p.reg[beside].kind == number {
