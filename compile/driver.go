@@ -222,7 +222,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if err := passes.Run(m, opt); err != nil {
 		return nil, err
 	}
-	funcs, err := emit.ModuleWith(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
+	funcs, err := emit.Module(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
 	if err != nil {
 		return nil, machineError{err}
 	}

@@ -172,9 +172,6 @@ func (d *DomTree) Reachable(b *Block) bool { return d.number[b.ID] >= 0 }
 // Idom returns the immediate dominator of b; nil for the entry and unreachable blocks.
 func (d *DomTree) Idom(b *Block) *Block { return d.idom[b.ID] }
 
-// Children returns the blocks whose immediate dominator is b, in reverse postorder.
-func (d *DomTree) Children(b *Block) []*Block { return d.children[b.ID] }
-
 // Dominates reports whether every path to b passes a; a block dominates itself.
 // Both must be reachable.
 func (d *DomTree) Dominates(a, b *Block) bool {

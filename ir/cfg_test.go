@@ -75,10 +75,10 @@ func TestDominatorTree(t *testing.T) {
 		t.Errorf("order = %s", got)
 	}
 	for id, want := range []string{"b1, b2, b3", "", "", "b4, b5", "", "", ""} {
-		if got := blockNames(d.Children(f.Blocks[id])); got != want {
+		if got := blockNames(d.children[f.Blocks[id].ID]); got != want {
 			t.Errorf("children of b%d: %s, want %s", id, got, want)
 		}
-		for _, c := range d.Children(f.Blocks[id]) {
+		for _, c := range d.children[f.Blocks[id].ID] {
 			if d.Idom(c) != f.Blocks[id] {
 				t.Errorf("Idom(b%d) = %v", c.ID, d.Idom(c))
 			}

@@ -57,7 +57,7 @@ func compile(t testing.TB, source string) []*Func {
 	if err != nil {
 		t.Fatal(err)
 	}
-	funcs, err := ModuleWith(m, Options{Check: true})
+	funcs, err := Module(m, Options{Check: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -492,7 +492,7 @@ func BenchmarkModule(b *testing.B) {
 		b.Run(fmt.Sprint(seed), func(b *testing.B) {
 			insns := 0
 			for b.Loop() {
-				if funcs, err := Module(m); err == nil {
+				if funcs, err := Module(m, Options{}); err == nil {
 					insns = funcs[0].NumInsns()
 				}
 			}

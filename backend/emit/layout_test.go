@@ -652,7 +652,7 @@ func TestPatchedSize(t *testing.T) {
 func TestFree(t *testing.T) {
 	m := ir.MustParse("func @f() {\n  slot s0 \"\" 8 align 8 frame -8\nb0:\n  store.u64 [s0+0], 1\n  ret 0\n}\n")
 	for _, free := range []bool{false, true} {
-		if _, err := ModuleWith(m, Options{Free: free}); err != nil {
+		if _, err := Module(m, Options{Free: free}); err != nil {
 			t.Fatal(err)
 		}
 		if got := m.Funcs[0].Blocks == nil && m.Funcs[0].Slots == nil; got != free {
@@ -665,7 +665,7 @@ func TestFree(t *testing.T) {
 func TestDump(t *testing.T) {
 	m := ir.MustParse("func @f() {\nb0:\n  ret 0\n}\nfunc @g() {\nb0:\n  ret 0\n}\n")
 	var got []string
-	if _, err := ModuleWith(m, Options{Dump: func(stage, fn, text string) { got = append(got, stage+" "+fn) }}); err != nil {
+	if _, err := Module(m, Options{Dump: func(stage, fn, text string) { got = append(got, stage+" "+fn) }}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(got, ", "), "isel f, regalloc f, asm f, isel g, regalloc g, asm g"; got != want {

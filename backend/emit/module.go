@@ -12,7 +12,7 @@ import (
 	"btc/ir"
 )
 
-// Options of ModuleWith.
+// Options of Module.
 type Options struct {
 	// Check replays each register allocation and panics when it is wrong.
 	Check bool
@@ -27,10 +27,7 @@ type Options struct {
 // Module encodes every function of m. Errors are caused by the script (a frame larger than
 // 512 bytes, a function too large to branch across) and name the position; their type is
 // ir.Diag.
-func Module(m *ir.Module) ([]*Func, error) { return ModuleWith(m, Options{}) }
-
-// ModuleWith is like Module, with options.
-func ModuleWith(m *ir.Module, opt Options) ([]*Func, error) {
+func Module(m *ir.Module, opt Options) ([]*Func, error) {
 	offsets := ir.LayoutGlobals(m)
 	out, errs := make([]*Func, len(m.Funcs)), make([]error, len(m.Funcs))
 	if opt.Dump != nil { // in order, up to the first error

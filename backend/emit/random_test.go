@@ -197,7 +197,7 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, text)
 		}
 		m.Maps = nil
-		funcs, err := ModuleWith(m, Options{Check: true})
+		funcs, err := Module(m, Options{Check: true})
 		var tooLarge ir.Diag
 		if errors.As(err, &tooLarge) {
 			continue // more live values than the frame can hold
@@ -205,7 +205,7 @@ func TestRandomProgramsInTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if again, err := Module(m); err != nil || !reflect.DeepEqual(funcs, again) {
+		if again, err := Module(m, Options{}); err != nil || !reflect.DeepEqual(funcs, again) {
 			t.Fatalf("seed %d: the second compilation differs (%v)", seed, err)
 		}
 		fd, err := loadWith(link(funcs, 0), nil)

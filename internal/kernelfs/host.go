@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelfs reads the facts about the running kernel that the loader needs: release
-// and boot, CPUs, kernel symbols, tracepoints.
+// Package kernelfs reads the facts about the running kernel that the loader needs: release,
+// CPUs, kernel symbols, tracepoints.
 //
 // It reads /proc and /sys and caches nothing; callers cache results if needed.
 package kernelfs
@@ -15,12 +15,6 @@ import (
 
 // Namespace identifies a PID namespace; zero for the initial one.
 type Namespace struct{ Dev, Ino uint64 }
-
-// BootID returns a string that differs after each boot.
-func BootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b)), err
-}
 
 // OnlineCPUs lists the numbers of the CPUs that are online, ascending.
 func OnlineCPUs() ([]int, error) { return cpuList("/sys/devices/system/cpu/online") }

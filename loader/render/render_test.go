@@ -218,3 +218,16 @@ func TestPresence(t *testing.T) {
 		}
 	}
 }
+
+// Keyed is KeyedBy in memory.
+func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
+	return KeyedBy(dst, env, m, elems, top, whole)
+}
+
+// whole keeps all text.
+func whole(dst []byte) []byte { return dst }
+
+// Scalar is ScalarBy in memory.
+func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
+	return ScalarBy(dst, env, m, el, top, whole)
+}

@@ -29,16 +29,8 @@ const (
 // Orders are all of them.
 var Orders = []string{Ascending, Descending, ByKey}
 
-// Keyed appends the text of a keyed map; nothing for an empty one.
-func Keyed(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top) []byte {
-	return KeyedBy(dst, env, m, elems, top, whole)
-}
-
-// whole keeps all text.
-func whole(dst []byte) []byte { return dst }
-
-// KeyedBy is like Keyed, for output that need not be in memory at once: after each element, and each row of a
-// histogram or graph, full receives the text so far and returns the buffer to continue with.
+// KeyedBy appends the text of a keyed map; nothing for an empty one. It need not be in memory at once: after each element,
+// and each row of a histogram or graph, full receives the text so far and returns the buffer to continue with.
 func KeyedBy(dst []byte, env *format.Env, m *manifest.Map, elems []Element, top Top,
 	full func(dst []byte) []byte) []byte {
 	elems = Ordered(m, elems, top)
@@ -84,12 +76,7 @@ func Ordered(m *manifest.Map, elems []Element, top Top) []Element {
 	return elems
 }
 
-// Scalar appends the text of a scalar map: "@x: 5".
-func Scalar(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top) []byte {
-	return ScalarBy(dst, env, m, el, top, whole)
-}
-
-// ScalarBy is like Scalar, for output that need not be in memory at once; see KeyedBy.
+// ScalarBy appends the text of a scalar map: "@x: 5"; for full see KeyedBy.
 func ScalarBy(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top,
 	full func(dst []byte) []byte) []byte {
 	env = env.OneLine()
