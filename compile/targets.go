@@ -47,7 +47,9 @@ func (in Input) supportAll(later *laterTargets, info *check.Info, src *diag.Sour
 }
 
 // laterTargets checks and builds a script for the targets after the first, in order, while the caller does so for the
-// first.
+// first. Checking is most of the work with types of the kernel: of a script with two probes and a struct, compiled for two
+// architectures, 3.4 ms instead of 7.6 on one processor, 1.8 for one architecture. A script without such types gains
+// nothing (0.7 ms).
 type laterTargets struct {
 	arches []*arch.Arch  // architectures of all targets, without duplicates
 	free   chan struct{} // closed when the first target's module is built

@@ -17,6 +17,11 @@
 //
 //	BTC_BPFTRACE=CHECKOUT go test -count=1 -v -timeout 60m -run 'TestEngine$' ./tests/conformance -detail FILE
 //
+// The unit facts are read from C++ by a tokenizer and an evaluator of their loops and strings (cppeval.go, cpptoken.go,
+// definition.go, follow.go, mock.go: 1,070 lines). They give 3,235 programs with a verdict, of which btc agrees on 98 %,
+// from any release of bpftrace: 34 are not read. Cases of our own would be a copy of bpftrace's, which this repository
+// does not contain, and would not follow its releases.
+//
 // Known differences are listed in testdata, each with the class of its reason. The lists only shrink: a
 // difference that is not listed fails the test, and so does a listed one that has disappeared (-update
 // removes it).

@@ -5,6 +5,9 @@
 // It is run by "make site" from the top of the repository and writes to build/site, which it
 // makes anew. Links between pages lead to the rendered pages. The other files of docs (images,
 // schemas) and the scripts of examples are copied.
+//
+// It is our own 130 lines around goldmark: a generator (mkdocs, Hugo) would be a program outside of go.mod, with a theme
+// that needs scripts, and a configuration for the links, which must lead to files in the repository and to pages here.
 package main
 
 import (
