@@ -17,4 +17,18 @@ func TestSymbolAddress(t *testing.T) {
 	if _, ok, _ := symbolAddress(strings.NewReader(table), "vfs_read"); ok {
 		t.Error("found part of a name")
 	}
+	// Lines without a name are skipped; an address that is not a number is an error.
+	const odd = "\nffff\nffff T\nxyz T bad\n0000000000000000 T hidden\nffff T after\n"
+	if got, ok, err := symbolAddress(strings.NewReader(odd), "after"); got != 0xffff || !ok || err != nil {
+		t.Errorf("after lines without a name: %#x, %t, %v", got, ok, err)
+	}
+	if got, ok, err := symbolAddress(strings.NewReader(odd), "bad"); ok || err == nil {
+		t.Errorf("not a number: %#x, %t, %v", got, ok, err)
+	}
+	if got, ok, err := symbolAddress(strings.NewReader(odd), "hidden"); got != 0 || !ok || err != nil {
+		t.Errorf("a hidden address: %#x, %t, %v", got, ok, err)
+	}
+	if got, ok, err := symbolAddress(strings.NewReader(odd), "none"); got != 0 || ok || err != nil {
+		t.Errorf("no such symbol: %#x, %t, %v", got, ok, err)
+	}
 }
