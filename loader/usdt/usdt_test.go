@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -190,4 +191,76 @@ func FuzzFile(f *testing.F) {
 			Read(file)
 		}
 	})
+}
+
+// TestLocations checks addresses at the ends of segments, of files that were prelinked or not, the length of names,
+// and notes of other kinds.
+func TestLocations(t *testing.T) {
+	long := strings.Repeat("n", maxName)
+	for _, c := range []struct {
+		what                string
+		pc, base, semaphore uint64
+		texts               string
+		want                Location // the zero value: an error
+	}{
+		{"first byte of the code", 0x1000, 0x1800, 0, "p\x00one\x00\x00", Location{Provider: "p", Name: "one", Addr: 0x1000, Offset: 0x100}},
+		{"last byte of the code", 0x1fff, 0x1800, 0, "p\x00one\x00\x00", Location{Provider: "p", Name: "one", Addr: 0x1fff, Offset: 0x10ff}},
+		{"past the code", 0x2000, 0x1800, 0, "p\x00one\x00\x00", Location{}},
+		{"before the code", 0xfff, 0x1800, 0, "p\x00one\x00\x00", Location{}},
+		{"data", 0x4000, 0x1800, 0, "p\x00one\x00\x00", Location{}},
+		{"counter", 0x1000, 0x1800, 0x40fe, "p\x00one\x00\x00", Location{Provider: "p", Name: "one", Addr: 0x1000, Offset: 0x100, Semaphore: 0x20fe}},
+		{"counter past the data", 0x1000, 0x1800, 0x4100, "p\x00one\x00\x00", Location{}},
+		{"moved down", 0x1100, 0x1900, 0x4104, "p\x00one\x00\x00", Location{Provider: "p", Name: "one", Addr: 0x1000, Offset: 0x100, Semaphore: 0x2004}},
+		{"longest name", 0x1000, 0x1800, 0, "p\x00" + long + "\x00\x00", Location{Provider: "p", Name: long, Addr: 0x1000, Offset: 0x100}},
+		{"longer name", 0x1000, 0x1800, 0, "p\x00" + long + "n\x00\x00", Location{}},
+		{"no third string", 0x1000, 0x1800, 0, "p\x00one\x00", Location{}},
+		{"nothing", 0x1000, 0x1800, 0, "", Location{}},
+	} {
+		have, err := read(t, image(note(c.pc, c.base, c.semaphore, c.texts)))
+		if c.want.Offset == 0 {
+			if err == nil || len(have) != 0 {
+				t.Errorf("%s: %+v, want an error", c.what, have)
+			}
+			continue
+		}
+		if diff := cmp.Diff([]Location{c.want}, have); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", c.what, err, diff)
+		}
+	}
+	for what, spoil := range map[string]func(b []byte){
+		"another type":  func(b []byte) { b[8] = 4 },
+		"another owner": func(b []byte) { b[12] = 'S' },
+	} {
+		b := note(0x1010, 0x1800, 0, "p\x00one\x00\x00")
+		spoil(b)
+		if have, err := read(t, image(append(b, note(0x1010, 0x1800, 0, "p\x00two\x00\x00")...))); err != nil || len(have) != 1 || have[0].Name != "two" {
+			t.Errorf("%s: %+v, %v, want the next one only", what, have, err)
+		}
+	}
+	if have, err := read(t, image(nil)); err != nil || len(have) != 0 {
+		t.Errorf("no notes: %+v, %v", have, err)
+	}
+	if got := clip(strings.Repeat("x", 65)); len(got) != 64 || clip("short") != "short" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestEncoded checks where programs find each part of an argument, and that there are at most MaxArgs.
+func TestEncoded(t *testing.T) {
+	args := slices.Repeat([]Arg{{Kind: Memory, Value: -8, Reg: 0x1234, Index: 0x5678, Scale: 3, Size: 4, Signed: true}}, MaxArgs+1)
+	b := Encode(args)
+	if len(b) != MaxArgs*ArgSize {
+		t.Fatalf("%d bytes, want %d", len(b), MaxArgs*ArgSize)
+	}
+	want := binary.NativeEndian.AppendUint64(nil, ^uint64(7))
+	want = binary.NativeEndian.AppendUint16(want, 0x1234)
+	want = append(binary.NativeEndian.AppendUint16(want, 0x5678), byte(Memory), 3, 4, 1)
+	for i := range MaxArgs {
+		if !bytes.Equal(b[i*ArgSize:(i+1)*ArgSize], want) {
+			t.Errorf("argument %d: %v, want %v", i, b[i*ArgSize:(i+1)*ArgSize], want)
+		}
+	}
+	if one := Encode([]Arg{{Kind: Const, Value: 5, Size: 8}}); len(one) != MaxArgs*ArgSize || one[15] != 0 || one[ArgSize] != 0 {
+		t.Errorf("%v", one[:2*ArgSize])
+	}
 }
