@@ -3,6 +3,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -168,11 +169,22 @@ func TestChildRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Resume(); err == nil || !strings.Contains(err.Error(), unix.ENOEXEC.Error()) {
+			if err := c.Resume(); !errors.Is(err, unix.ENOEXEC) || !strings.Contains(err.Error(), "a script needs a first line such as #!/bin/sh") {
 				t.Errorf("error = %v", err)
 			}
 			if !c.ended(10 * time.Second) {
 				t.Error("process of a command that cannot be run still exists")
+			}
+			// Another error has no hint about scripts.
+			interpreter := filepath.Join(dir, "interpreter")
+			if err := os.WriteFile(interpreter, []byte("#!"+dir+"/no-such\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if c, err = start(interpreter, stub); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Resume(); !errors.Is(err, unix.ENOENT) || strings.Contains(err.Error(), "#!") {
+				t.Errorf("missing interpreter: error = %v", err)
 			}
 			if c, err = start("true", stub); err != nil {
 				t.Fatal(err)
