@@ -86,7 +86,7 @@ func TestWant(t *testing.T) {
 		{"unknown map", mapLine("@x", "count", u, `{"value": 1}`), "a map that the object does not have"},
 		{"map of the compiler", mapLine("events", "count", u, `{"value": 1}`), "a map that the object does not have"},
 		{"no entries", `{"type": "map", "name": "@c", "shape": "count", "object": "o", "host": "h"` + u + `}`, "it has no entries"},
-		{"entries that are no list", strings.Replace(count("1"), `[{"value": 1}]`, `{"value": 1}`, 1), "it has no entries"},
+		{"entries that are not a list", strings.Replace(count("1"), `[{"value": 1}]`, `{"value": 1}`, 1), "it has no entries"},
 		{"two names", strings.Replace(count("1"), `"shape"`, `"name": "@h", "shape"`, 1), `two members "name"`},
 		{"name of the wrong type", strings.Replace(count("1"), `"count"`, `1`, 1), `its member "shape" has the wrong type`},
 		{"a member after the entries", `{"type": "map", "name": "@c", "entries": [{"value": 1}], "shape": "count", "signed": false}`, "is after the entries"},
@@ -98,7 +98,7 @@ func TestWant(t *testing.T) {
 		{"a key of a scalar", mapLine("@c", "count", u, `{"key": [1], "value": 1}`), "a key in a map without keys"},
 		{"too many parts", sum(`{"key": [1,2], "value": 1}`), "has not the 1 parts"},
 		{"too few parts", key(`[1]`), "has not the 2 parts"},
-		{"a key that is no list", key(`7`), "has not the 2 parts"},
+		{"a key that is not a list", key(`7`), "has not the 2 parts"},
 		{"second part", key(`[1,1]`), "part 2 of a key is not of the kind string"},
 		{"first part", key(`["a","b"]`), "part 1 of a key is not an integer (signed, 8 bytes)"},
 		{"large part", sum(`{"key": [9223372036854775808], "value": 1}`), "part 1 of a key is not an integer"},
@@ -129,7 +129,7 @@ func TestWant(t *testing.T) {
 		{"bucket without a count", hist(`{"min": 4}`), "a bucket without a count"},
 		{"negative count", hist(`{"min": 4, "count": -1}`), "not an integer of 64 bits"},
 		{"sum of counts", hist(`{"min": 4, "count": 18446744073709551615},{"min": 8, "count": 1}`), "the sum of its counts"},
-		{"buckets that are no list", mapLine("@h", "hist", u+`, "bits": 0`, `{"value": 1}`), "a value of hist is not a list"},
+		{"buckets that are not a list", mapLine("@h", "hist", u+`, "bits": 0`, `{"value": 1}`), "a value of hist is not a list"},
 
 		{"series", point(at(0), `"value": 2, "total": 5, "count": 2`), ""},
 		{"interval without a value", point(at(0), `"value": null`), ""},
@@ -145,7 +145,7 @@ func TestWant(t *testing.T) {
 		{"nine intervals apart", mapLine("@t", "tseries", series, `{"key": [1], "value": [{"start": "`+at(-9*time.Second)+`", "value": 5, "total": 5, "count": 1},{"start": "`+at(0)+`", "value": 5, "total": 5, "count": 1}]}`), ""},
 		{"ten intervals apart", mapLine("@t", "tseries", series, `{"key": [1], "value": [{"start": "`+at(-10*time.Second)+`", "value": 5, "total": 5, "count": 1},{"start": "`+at(0)+`", "value": 5, "total": 5, "count": 1}]}`), "are more than 10 apart"},
 		{"order of intervals", mapLine("@t", "tseries", series, `{"key": [1], "value": [{"start": "`+at(0)+`", "value": 5, "total": 5, "count": 1},{"start": "`+at(-1*time.Second)+`", "value": 5, "total": 5, "count": 1}]}`), "its intervals are not in order"},
-		{"series that is no list", mapLine("@t", "tseries", series, `{"key": [1], "value": 1}`), "a value of tseries is not a list"},
+		{"series that is not a list", mapLine("@t", "tseries", series, `{"key": [1], "value": 1}`), "a value of tseries is not a list"},
 	} {
 		s := &Stream{Name: "h", Want: want}
 		_, err := Lines(strings.NewReader(c.line+"\n"), want.MaxLine, s.Line)
