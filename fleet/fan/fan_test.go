@@ -19,8 +19,9 @@ import (
 	"btc/internal/manifest"
 )
 
+var greeting = fmt.Sprintf(`{"type": "host", "remote": %d, "arch": "x86_64", "kernel": "6.1"}`, remoteVersion)
+
 const (
-	greeting = `{"type": "host", "remote": 2, "arch": "x86_64", "kernel": "6.1"}`
 	attached = `{"type": "attached_probes", "count": 1}`
 	end      = `{"type": "end", "status": 3}`
 )
@@ -124,7 +125,7 @@ func TestResults(t *testing.T) {
 		{"refused", "echo 'Connection refused' >&2; exit 255", Failed, "Connection refused", false, 0},
 		{"old", "echo 'unknown option --remote' >&2; exit 2", Failed, "unknown option --remote: its btrun is older than this btc", false, 0},
 		{"noise", says("Welcome") + "exit 1", Failed, `its output is not that of btrun --remote: "Welcome"`, false, 0},
-		{"version", says(strings.Replace(greeting, "2", "1", 1)), Failed, "its btrun speaks version 1 of --remote, this btc version 3", false, 0},
+		{"version", says(strings.Replace(greeting, fmt.Sprint(remoteVersion), "1", 1)), Failed, fmt.Sprintf("its btrun speaks version 1 of --remote, this btc version %d", remoteVersion), false, 0},
 		{"architecture", says(strings.Replace(greeting, "x86_64", "vax", 1)), Failed, "no object for vax", false, 0},
 		{"not JSON", says(greeting) + readObject + says("{", end), Failed, "its output is not that of btrun --remote", false, 0},
 		{"a list", says(greeting) + readObject + says("[1]", end), Failed, "its output is not that of btrun --remote", false, 0},
