@@ -45,6 +45,8 @@ func TestLink(t *testing.T) {
 	args := append(append(tool, "gen", "object", b.path("whole.o")), b.compileLinked(t)...)
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	} else if len(out) > 0 { // libbpf prints a line for a section that it does not know
+		t.Errorf("bpftool: %s", out)
 	}
 	for _, l := range []struct {
 		name string
