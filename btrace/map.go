@@ -24,13 +24,17 @@ type Map struct {
 }
 
 // Maps lists the script's maps in the order of their names.
-func (s *Session) Maps() []*Map { return s.maps }
+func (s *Session) Maps() []*Map {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.maps
+}
 
 // Map returns the map with a name, with or without its @; nil if there is none. The methods of a nil Map that return
 // errors return ErrNoMap.
 func (s *Session) Map(name string) *Map {
 	name = "@" + strings.TrimPrefix(name, "@")
-	for _, m := range s.maps {
+	for _, m := range s.Maps() {
 		if m.m.Name == name {
 			return m
 		}

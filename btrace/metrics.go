@@ -16,6 +16,7 @@ import (
 // package promcollector has a collector for Prometheus' own.
 type Metrics struct {
 	session *Session
+	loads   int        // of the session
 	mu      sync.Mutex // guards sampler
 	sampler *output.Sampler
 	object  string
@@ -77,7 +78,7 @@ func (s *Session) Metrics(o MetricOptions) (*Metrics, error) {
 	if o.Object == "" {
 		o.Object = s.object
 	}
-	return &Metrics{session: s, sampler: s.run.Sampler(o.Object, o.MaxSeries), object: o.Object}, nil
+	return &Metrics{session: s, loads: s.loads, sampler: s.run.Sampler(o.Object, o.MaxSeries), object: o.Object}, nil
 }
 
 // Object returns the value of the label "object" of all series.
@@ -100,6 +101,9 @@ func (m *Metrics) Read() ([]Metric, error) {
 	defer s.mu.RUnlock()
 	if s.state == closed {
 		return nil, ErrClosed
+	}
+	if m.loads != s.loads {
+		return nil, errors.New("the object was replaced: its metrics are those that Session.Metrics returns now")
 	}
 	var all []Metric
 	broken := map[string]error{}

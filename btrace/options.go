@@ -91,6 +91,9 @@ type Options struct {
 	// parsing stay errors of Load. Files that traced processes choose are not parsed at all: usym and
 	// ustack print addresses in place of names.
 	NoHelper bool
+	// Reload makes Session.Reload possible. Programs then test for each event which object counts it, and maps have no
+	// per-CPU caches.
+	Reload bool
 	// Process, if it is not nil, is what the session may do to the whole process.
 	Process *Process
 }
@@ -109,6 +112,10 @@ type Options struct {
 //     rest of the session does not need. Programs with cgo cannot do that.
 //   - CreatesFiles bool: keeps what creating files in directories of other users needs, because Report.Out does that
 //     while the session runs.
+//   - Alive func(): if it is not nil, it is called at least once a second while the session handles events, such as to
+//     feed a watchdog.
+//   - Ending func(): if it is not nil, it is called when the session has handled the last event but those of the end
+//     programs.
 type Process = options.Process
 
 // check returns an error for options that cannot be combined.
@@ -120,6 +127,8 @@ func (o *Options) check() error {
 		return errors.New("FollowForks needs processes: PIDs or Command")
 	case o.Command != "" && len(o.processes()) > 0:
 		return errors.New("PIDs and Command cannot be combined")
+	case o.Reload && (o.FollowForks || o.Command != "" || o.Mode != ""):
+		return errors.New("Reload cannot be combined with Command, FollowForks or Mode")
 	case o.Mode != "" && o.Mode != probe.Test && o.Mode != probe.Bench:
 		return fmt.Errorf("unknown mode %q: expected %s or %s", o.Mode, probe.Test, probe.Bench)
 	}

@@ -22,11 +22,8 @@ import (
 
 // Session is a loaded object. It must be closed.
 type Session struct {
-	run    *run.Session
-	queue  *queue
-	maps   []*Map
-	losses []manifest.Loss // of the manifest
-	object string          // its name in metrics
+	run   *run.Session
+	queue *queue
 
 	typed func(error) error // gives an error its public type; nil: it stays
 
@@ -35,9 +32,12 @@ type Session struct {
 	inWait bool // Options.Process is set: Wait serves
 
 	// mu guards the fields below. Readers of maps hold it, so that Close does not free the maps meanwhile.
-	mu    sync.RWMutex
-	state state
-	sites int // what Attached returns
+	mu     sync.RWMutex
+	state  state
+	maps   []*Map
+	loads  int    // how many objects there were
+	object string // its name in metrics
+	sites  int    // what Attached returns
 
 	leave   func()        // stops watching the context of Attach; valid when settled is closed
 	settled chan struct{} // closed at the end of Attach
@@ -111,12 +111,55 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 	if s.run, err = run.Load(x, *ro); err != nil {
 		return nil, err
 	}
-	s.losses, s.object = x.Manifest.Losses, objectName(x)
+	s.listMaps()
+	s.object = objectName(x)
+	return s, nil
+}
+
+// listMaps sets what Maps returns.
+func (s *Session) listMaps() {
+	s.maps = nil
+	s.loads++
 	env := s.run.Env()
 	for _, m := range s.run.Maps() {
 		s.maps = append(s.maps, &Map{session: s, m: m, values: decoder{env, s.run.Frames}})
 	}
-	return s, nil
+}
+
+// Reload replaces the object of an attached session with Options.Reload by another one, with other parameters; the
+// other options stay as they are. The programs of both are attached before the new ones begin to count, and each event is
+// counted by one of the two. Maps of the same name and type keep their content. If there are others, the end programs of
+// the old object run, and a Report shows these maps. The begin programs of the new object run in any case.
+//
+// If Reload returns an error, the old object goes on as if nothing had happened; unless the session has ended, which
+// returns an error as well. Values of Maps and Map from before stay valid for maps that have not changed.
+func (s *Session) Reload(o *Object, args []string, params map[string]string) error {
+	x, err := o.read()
+	if err != nil {
+		return err
+	}
+	s.mu.RLock()
+	was := s.state
+	s.mu.RUnlock()
+	switch {
+	case was == closed:
+		return ErrClosed
+	case was < attached:
+		return errors.New("the session is not attached")
+	}
+	if err := s.run.Reload(x, args, params); err != nil {
+		if s.typed != nil {
+			err = s.typed(err)
+		}
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != closed {
+		s.listMaps()
+		s.sites = s.run.Attached()
+	}
+	return nil
 }
 
 // Attach runs the begin programs, attaches the others, and returns. The session runs until the script calls exit(),
@@ -360,7 +403,7 @@ func (s *Session) Close() error {
 	return s.err
 }
 
-// Losses counts what could not be delivered since the session was loaded.
+// Losses counts what could not be delivered since the session's object was loaded.
 type Losses struct {
 	// Events that did not fit in the buffer.
 	Events uint64
@@ -387,7 +430,7 @@ func (s *Session) Losses() Losses {
 	if s.state == closed {
 		return l
 	}
-	l.add(s.losses, s.run.Losses())
+	l.add(s.run.Losses())
 	return l
 }
 

@@ -205,6 +205,9 @@ func (s *Stream) Line(line []byte) error {
 	if kind == "head" && s.head == nil && len(line) <= maxHead {
 		s.head = bytes.Clone(line)
 	}
+	if kind == "reload" { // maps that the new object does not have ended with the old one
+		s.last, s.size = nil, 0
+	}
 	if kind != "map" {
 		return nil
 	}

@@ -313,6 +313,21 @@ func TestPartial(t *testing.T) {
 	}
 }
 
+// TestReload checks that a run in which the object was replaced is one of the last object.
+func TestReload(t *testing.T) {
+	lines := `{"type": "map", "name": "@n", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}
+{"type": "map", "name": "@old", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}
+{"type": "reload", "time": "2026-01-01T00:00:00Z", "object": "y"}
+{"type": "map", "name": "@n", "shape": "count", "object": "y", "host": "h", "signed": false, "entries": [{"value": 7}]}`
+	r := &Runs{}
+	if _, err := r.Read("web1", strings.NewReader(lines)); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := r.Names(); len(names) != 1 || string(r.AppendText(nil, "@n")) != "@n: 7\n" {
+		t.Errorf("maps %q, report %s", names, r.AppendText(nil, "@n"))
+	}
+}
+
 // TestDiffers checks that maps are told apart by what determines their values, and by nothing else.
 func TestDiffers(t *testing.T) {
 	signed := func(signed bool) *manifest.Layout { return &manifest.Layout{Kind: "int", Signed: signed} }

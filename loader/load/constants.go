@@ -13,11 +13,12 @@ import (
 	"btc/loader/permit"
 )
 
-// setConstants writes the user's parameters into the constant sections, and turns the caches on.
+// setConstants writes the user's parameters into the constant sections, and turns the caches on. An object that may be
+// replaced has none: its successor cannot use what is in them.
 func setConstants(o *object.Object, opts Options) error {
 	values := map[string]uint64{}
 	for i := range o.Manifest.Maps {
-		if f := o.Manifest.Maps[i].Cache; f != nil && f.Enable != "" {
+		if f := o.Manifest.Maps[i].Cache; f != nil && f.Enable != "" && opts.Gates == nil {
 			values[f.Enable] = 1
 		}
 	}

@@ -72,6 +72,11 @@ type Options struct {
 	BTF        string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel   int    // 1: the kernel's verifier log of every program is kept
 	Log        func(program, text string)
+	// Gates are the gates of the programs, by name; nil: none. Programs that the loader runs itself have no gate.
+	Gates map[string]rewrite.Gate
+	// Keep returns maps of another object that this one uses instead of its own, by ELF symbol. It is called when the
+	// sizes of the maps are final. nil: none.
+	Keep func(o *object.Object) map[string]*ebpf.Map
 }
 
 // Load loads an object. Its error is a *report.Error if it has a position in the script.
@@ -116,9 +121,13 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 		return nil, err
 	}
 	l := &Loaded{}
+	var kept ebpf.CollectionOptions
+	if opts.Keep != nil {
+		kept.MapReplacements = opts.Keep(o)
+	}
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: o.Spec.Maps, Variables: o.Spec.Variables, Types: o.Spec.Types, ByteOrder: o.Spec.ByteOrder,
-	}, ebpf.CollectionOptions{})
+	}, kept)
 	if err != nil {
 		return nil, mapError(o, err, limit)
 	}
@@ -350,7 +359,7 @@ func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Stra
 	}
 	f := p.filter(plan, m.PID)
 	one := spec
-	if len(clauses) > 1 || !f.Empty() {
+	if f.Gate = p.gate(plan); len(clauses) > 1 || !f.Empty() {
 		one = spec.Copy()
 	}
 	all, skip := make([]asm.Instructions, len(clauses)), 0
@@ -368,7 +377,7 @@ func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Stra
 		if err := p.signs(c.Prog, all[i], types); err != nil {
 			return nil, err
 		}
-		if !f.Empty() {
+		if f.Gate = p.gate(c); !f.Empty() {
 			skip = -len(all[i])
 			all[i] = f.Program(slices.Clone(all[i]))
 			skip += len(all[i])
@@ -417,6 +426,14 @@ func (p *programs) filter(plan *resolve.Plan, pid int) rewrite.Filter {
 	return f
 }
 
+// gate returns the gate of a clause's program.
+func (p *programs) gate(plan *resolve.Plan) (g rewrite.Gate) {
+	if plan.Strategy != resolve.Virtual {
+		g = p.opts.Gates[plan.Prog.Name]
+	}
+	return g
+}
+
 // loadShared loads a program for the raw tracepoint of all system calls.
 func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	if p.sharer == nil {
@@ -441,6 +458,7 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 		return nil, err
 	}
 	f, skip := p.filter(plan, 0), -len(spec.Instructions)
+	f.Gate = p.gate(plan)
 	spec.Instructions = f.Program(spec.Instructions)
 	return p.loadBound(plan.Prog, spec, skip+len(spec.Instructions), p.types)
 }

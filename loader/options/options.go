@@ -22,23 +22,27 @@ import (
 type Values struct {
 	Run
 	Report
-	When     string // of --color
-	Output   string
-	Record   string // a file
-	JSON2    string // version
-	Rotate   string // a size
-	Keep     int
-	Memory   string   // a size: MaxMemory
-	Share    string   // of one CPU: Budget
-	Keys     []string // files with keys: Signers
-	Remote   bool
-	Modes    []string // Mode, as often as given
-	Inspect  bool
-	List     bool
-	Patterns []string // patterns of --list=PATTERN
-	Capture  string
-	Help     bool
-	Version  bool
+	When    string // of --color
+	Output  string
+	Record  string // a file
+	JSON2   string // version
+	Rotate  string // a size
+	Keep    int
+	Memory  string   // a size: MaxMemory
+	Share   string   // of one CPU: Budget
+	Keys    []string // files with keys: Signers
+	Remote  bool
+	Results string // file of --reload
+	Request int    // process of --request-reload
+	// Parameters is the file of --parameters.
+	Parameters string
+	Modes      []string // Mode, as often as given
+	Inspect    bool
+	List       bool
+	Patterns   []string // patterns of --list=PATTERN
+	Capture    string
+	Help       bool
+	Version    bool
 }
 
 // Groups of options.
@@ -46,6 +50,7 @@ const (
 	tracing     = "What to trace"
 	writing     = "Output"
 	permissions = "Permissions and limits"
+	service     = "As a service"
 	other       = "Instead of tracing"
 )
 
@@ -125,6 +130,13 @@ func (v *Values) Table() option.Table {
 
 		{Name: "budget", Value: "PERCENT", Group: permissions, To: &v.Share,
 			Help: "detach the most expensive probe while all programs together take more than PERCENT of one CPU, such as 1%, in two windows of 10 s in a row"},
+
+		{Name: "parameters", Value: "FILE", Group: service, To: &v.Parameters,
+			Help: "take more parameters of the script from the line PARAMETERS=... of FILE, if it exists"},
+		{Name: "reload", Value: "FILE", Optional: true, Group: service, To: v.setReload,
+			Help: "on SIGUSR2, read the object and the file of --parameters again and replace the running object: each event is counted by one of the two; FILE gets the result, for --request-reload"},
+		{Name: "request-reload", Value: "PID", Group: service, Alone: true, With: "reload", To: setCount("--request-reload", &v.Request, 1, 1<<22),
+			Help: "with --reload=FILE: make the btrun with this process ID and FILE reload, and wait for the result"},
 
 		{Name: "dry-run", Group: other, To: &v.DryRun,
 			Help: "load the programs, which the kernel then verifies, but attach and run nothing"},
@@ -289,6 +301,11 @@ func (v *Values) setList(pattern string) error {
 	return nil
 }
 
+func (v *Values) setReload(file string) error {
+	v.Reload, v.Results = true, file
+	return nil
+}
+
 func (v *Values) setCapture(path string) error {
 	if path == "" {
 		return errors.New("--capture: the file's name is empty")
@@ -334,6 +351,15 @@ func (v *Values) Check() error {
 	}
 	if v.Keep != 0 && v.Rotate == "" {
 		return errors.New("--keep needs --rotate")
+	}
+	if v.Request != 0 && v.Results == "" {
+		return errors.New("--request-reload needs the file that the run writes: --reload=FILE")
+	}
+	if v.Reload && v.Record != "" {
+		return errors.New("--reload cannot be combined with --record: a recording is of one object; -f json2 notes a reload")
+	}
+	if v.Reload && (v.Command != "" || v.FollowForks || len(v.Modes) > 0) {
+		return errors.New("--reload cannot be combined with -c, --follow-forks, --test or --bench")
 	}
 	for _, mode := range v.Modes {
 		if mode != v.Modes[0] {

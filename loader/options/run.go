@@ -40,6 +40,7 @@ type Run struct {
 	DropEvents bool
 	NoWarnings bool
 	NoHelper   bool
+	Reload     bool
 	Process    *Process
 }
 
@@ -51,6 +52,10 @@ type Process struct {
 	// CreatesFiles keeps what creating files in directories of other users needs, because
 	// Report.Out does that while the session runs.
 	CreatesFiles bool
+	// Alive, if it is not nil, is called at least once a second while the session handles events.
+	Alive func()
+	// Ending, if it is not nil, is called when it has handled the last event but those of the end programs.
+	Ending func()
 }
 
 // Report has the options of what a run prints. btrace.Report is the same struct, like Run.

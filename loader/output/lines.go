@@ -100,6 +100,14 @@ func (j *lines) Attached(n int) {
 	j.Out.Idle()
 }
 
+// Reloaded is part of the lossless format only.
+func (j *lines) Reloaded() {
+	if j.origin != nil {
+		j.end(format.AppendQuoted(append(j.begin("reload", nil), `, "object": `...), []byte(j.Manifest.Object.SHA256)))
+		j.Out.Idle()
+	}
+}
+
 func (j *lines) Pinned(path string) {
 	if j.records {
 		j.end(format.AppendQuoted(append(j.begin("pinned", nil), `, "path": `...), []byte(path)))

@@ -61,6 +61,9 @@ type Sink interface {
 	End(maps func(show func(*Map)))
 }
 
+// Reloader is a sink that notes that the object of its run has replaced another one.
+type Reloader interface{ Reloaded() }
+
 // Run is the sink's view of its run.
 type Run struct {
 	Manifest *manifest.Manifest

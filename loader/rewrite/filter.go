@@ -22,10 +22,13 @@ type Filter struct {
 	// Cgroups is the descriptor of a BPF_MAP_TYPE_CGROUP_ARRAY with NumCgroups cgroups. The task
 	// must be in one of them or below.
 	Cgroups, NumCgroups int
+	Gate                Gate
 }
 
 // Empty reports whether the filter accepts every task.
-func (f *Filter) Empty() bool { return f.PID == 0 && f.ProcessBytes == 0 && f.NumCgroups == 0 }
+func (f *Filter) Empty() bool {
+	return f.PID == 0 && f.ProcessBytes == 0 && f.NumCgroups == 0 && f.Gate == Gate{}
+}
 
 // Program returns a program's instructions with the filter as a prologue. Cgroups are tested with
 // bpf_current_task_under_cgroup (4.9). bpf_get_current_ancestor_cgroup_id is not an alternative:
@@ -61,6 +64,7 @@ func (f *Filter) Program(insns asm.Instructions) asm.Instructions {
 		p.emit(jump(asm.JEq, asm.R0, 1, 0))
 	}
 	p.land(found)
+	f.Gate.emit(&p)
 	p.emit(mov(asm.R1, asm.R6), jump(asm.Ja, 0, 0, 2))
 	p.land(p.leaving)
 	p.emit(movImm(asm.R0, 0), exit())

@@ -114,7 +114,7 @@ func budgeted(t *testing.T, script string, o Options, until func(*session) bool)
 		result <- err
 	}()
 	hang := time.After(2 * time.Minute)
-	for isAttached := false; !isAttached || !until(s.s); {
+	for isAttached := false; !isAttached || !until(s.s()); {
 		select {
 		case <-attached:
 			isAttached, attached = true, nil
@@ -320,11 +320,11 @@ int main(void) { for (volatile int i = 0;; i++) { work1(i); work2(i); } }`), 0o6
 			t.Errorf("%s: error = %v", script, err)
 		}
 		attach.WaitForPrograms()
-		before := runTimes(s.s)
+		before := runTimes(s.s())
 		time.Sleep(100 * time.Millisecond) // time for programs that would still run
 		over.Store(true)
 		<-calls
-		after := runTimes(s.s)
+		after := runTimes(s.s())
 		for i := range before {
 			if before[i] == 0 || before[i] != after[i] {
 				t.Errorf("%s: run time of programs %v before, %v after detaching", script, before[i], after[i])

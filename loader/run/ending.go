@@ -12,7 +12,8 @@ import (
 // ending is what ends a run, and its status. There are external reasons (stop: the user, the timeout, the exit of a
 // traced process, the budget), which any goroutine may have, and the script's exit(), which the event reader handles.
 type ending struct {
-	wake     func() // ends a wait of the event reader; nil before there is one
+	wake     func()                 // ends a wait of the event reader; nil before there is one
+	events   atomic.Pointer[source] // what the reader waits for
 	stopping chan struct{}
 	once     sync.Once
 
@@ -44,6 +45,13 @@ func (e *ending) stop() {
 			e.wake()
 		}
 	})
+}
+
+// wakes makes stop end the waits for a source.
+func (e *ending) wakes(events *source) {
+	if e.events.Swap(events) == nil {
+		e.wake = func() { e.events.Load().wake() }
+	}
 }
 
 // interrupted reports whether there is an external reason to end the run; any goroutine may call it.

@@ -23,7 +23,8 @@ type lossCounter struct {
 	// loops has the loops that were stopped (load.Loops).
 	loops     []loss
 	loopsNext time.Time
-	limited   rateLimits // of Manifest.Errors, by index
+	limited   rateLimits        // of Manifest.Errors, by index
+	earlier   map[string]uint64 // losses of earlier objects of the run, by cause
 }
 
 // loss is the state of one counter as last reported.
@@ -148,7 +149,7 @@ func (c *lossCounter) counts() []output.Loss {
 		}
 		if _, ok := at[cause]; !ok {
 			at[cause] = len(out)
-			out = append(out, output.Loss{Cause: cause})
+			out = append(out, output.Loss{Cause: cause, N: c.earlier[cause]})
 		}
 		out[at[cause]].N += binary.NativeEndian.Uint64(counters[8*i:])
 	}

@@ -31,6 +31,10 @@ type mapTable struct {
 	zeroed   map[string]bool   // scalars reset to 0 by zero()
 	deleted  map[string]uint64 // elements that we deleted, for maps whose elements are counted
 	swept    sweeps
+	// next is the table of the object that replaces this one, from the moment at which that one counts: it serves the
+	// maps that it has kept. kept are the names of such maps, in this table.
+	next *mapTable
+	kept map[string]bool
 }
 
 func newMapTable(m *manifest.Manifest, l *load.Loaded, h *host.Host) (*mapTable, error) {
@@ -66,11 +70,23 @@ func (t *mapTable) slot(m *manifest.Map) uint32 {
 	return binary.NativeEndian.Uint32(t.gen[m.GenOff:]) & 1
 }
 
+// lock locks the table that serves a map, and returns it with its description of the map.
+func (t *mapTable) lock(m *manifest.Map) (*mapTable, *manifest.Map) {
+	t.mu.Lock()
+	for t.next != nil && t.next.kept[m.Name] {
+		next := t.next
+		t.mu.Unlock()
+		t, m = next, next.manifest.Map(m.Name)
+		t.mu.Lock()
+	}
+	return t, m
+}
+
 func slotKey(slot uint32) []byte { return binary.NativeEndian.AppendUint32(nil, slot) }
 
 // elements returns the current content of a map. A scalar has one element.
 func (t *mapTable) elements(m *manifest.Map) ([]render.Element, error) {
-	t.mu.Lock()
+	t, m = t.lock(m)
 	defer t.mu.Unlock()
 	raw := t.open[m.Name]
 	if m.Key == nil && m.Stored == nil {
@@ -269,7 +285,7 @@ func (t *mapTable) reduce(m *manifest.Map, entries []bpfmap.Entry) []render.Elem
 // take reads a map and empties it. An update by a program during take is either in the result or in
 // the map afterwards.
 func (t *mapTable) take(m *manifest.Map) ([]render.Element, error) {
-	t.mu.Lock()
+	t, m = t.lock(m)
 	defer t.mu.Unlock()
 	return t.takeLocked(m)
 }
@@ -337,7 +353,7 @@ func waitForPrograms() {
 
 // zero sets all values to 0 and keeps the keys.
 func (t *mapTable) zero(m *manifest.Map) ([]render.Element, error) {
-	t.mu.Lock()
+	t, m = t.lock(m)
 	defer t.mu.Unlock()
 	raw := t.open[m.Name]
 	if m.Key == nil {
@@ -397,12 +413,11 @@ func (t *mapTable) scripts() []*manifest.Map {
 	return out
 }
 
-// printMaps prints the script's maps at the end of the output. The printer also reads them, one
+// printMaps prints maps of the script at the end of the output. The printer also reads them, one
 // after the other, because nothing changes them any more.
-func (s *session) printMaps() {
-	var maps []*manifest.Map
-	if (s.manifest.Config.PrintMapsOnExit || s.opts.Sink.Document) && s.opts.Mode == "" {
-		maps = s.maps.scripts()
+func (s *session) printMaps(maps []*manifest.Map) {
+	if !s.manifest.Config.PrintMapsOnExit && !s.opts.Sink.Document || s.opts.Mode != "" {
+		maps = nil
 	}
 	s.front.later(0, manifest.Pos{}, func(w *writer) {
 		w.sink.End(func(show func(*output.Map)) {

@@ -137,8 +137,8 @@ func eventsNeedAdmin() bool {
 }
 
 // dropPrivileges drops, on all threads, the capabilities that the rest of the run does not need. If
-// system() is permitted, its commands need the operator's capabilities, so all are kept. If they
-// cannot be dropped (a program with cgo), the run continues unchanged.
+// system() is permitted, its commands need the operator's capabilities, so all are kept, and so they are if
+// other objects may be loaded. If they cannot be dropped (a program with cgo), the run continues unchanged.
 func (s *session) dropPrivileges() {
 	if p, _ := s.opts.ownProcess(); !p.DropPrivileges || hasEvent(s.manifest, "system") {
 		return
@@ -157,6 +157,9 @@ func (s *session) dropPrivileges() {
 	// From here on no executed program gains capabilities. (Dropping the bounding set would be
 	// redundant: it takes 40 system calls on all threads, which delays the first events.)
 	syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if s.opts.Reload { // the next object needs what this one needed
+		return
+	}
 	keptInThreads = kept
 	syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&capabilityHeader)),
 		uintptr(unsafe.Pointer(&keptInThreads)), 0)

@@ -34,7 +34,7 @@ func (r *reader) readEvents() error {
 	onlyVirtual := len(r.links.all) == 0 && !hasKind(r.expansion, probe.Self)
 	handled := 0 // since the last wait
 	flushed := time.Now()
-	for !r.end.stopped() && !r.msg.printer.failed.Load() { // finish reports the failure
+	for !r.end.stopped() && !r.replaced.Load() && !r.msg.printer.failed.Load() { // finish reports the failure
 		n := r.batch()
 		handled += n
 		if n < tickEvents || time.Since(flushed) >= longRest { // also when events arrive without a pause

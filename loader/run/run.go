@@ -79,6 +79,9 @@ type session struct {
 	links     links
 	budget    *budget.Budget // nil: none
 
+	generation
+	deadline time.Time // of Options.Timeout; zero: none, or not yet
+
 	end      *ending
 	targets  targets
 	monitor  monitor
@@ -231,6 +234,9 @@ func (s *session) prepare(o *object.Object) error {
 			return err
 		}
 	}
+	if err := openGate(s); err != nil {
+		return err
+	}
 	if s.opts.Command != "" && !s.opts.DryRun {
 		if s.child, err = child.Start(s.opts.Command); err != nil {
 			return err
@@ -244,6 +250,9 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	opts := load.Options{
 		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.opts.memoryFrom, Filter: s.targets.filter,
 		LongLoops: s.opts.Grants.Has(permit.LongLoops),
+	}
+	if s.gate != nil {
+		opts.Gates, opts.Keep = s.gate.Of(s.manifest, s.number), func(o *object.Object) map[string]*ebpf.Map { return kept(s, o) }
 	}
 	if s.child != nil {
 		opts.ChildPID = s.child.PID
@@ -262,7 +271,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	if s.maps, err = newMapTable(s.manifest, s.loaded, s.host); err != nil {
 		return err
 	}
-	s.names.maps = s.maps
+	s.maps.kept, s.names.maps = s.kept, s.maps
 	s.losses = newLossCounter(s)
 	if v := s.loaded.Variables["asleep"]; v != nil {
 		if err := v.Set(awake); err != nil {
@@ -277,7 +286,9 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	if s.reader.events, err = openSource(s.loaded.Maps[s.manifest.MapSymbol("events")]); err != nil || s.opts.DryRun {
 		return err
 	}
-	s.end.wake = s.reader.events.wake
+	if s.before == nil {
+		s.end.wakes(s.reader.events)
+	}
 	if prints(s.manifest, "kstack", "ksym", "ustack", "usym") || hasEvent(s.manifest, "proc") {
 		s.names.symbols()
 	}
@@ -301,6 +312,11 @@ func (s *session) start() error {
 		s.links.sites, _ = s.expansion.Count() // bpftrace attaches them, and counts until it handles the exit
 		return nil
 	}
+	return s.attach()
+}
+
+// attach attaches all programs but those that the loader runs.
+func (s *session) attach() error {
 	opts := attach.Options{PIDs: s.opts.PIDs, Follow: s.opts.FollowForks, Stop: s.end.stopping, PinDir: s.opts.Grants.PinDir}
 	if s.child != nil {
 		opts.Child = s.child.PID
@@ -447,7 +463,7 @@ func (s *session) resumeChild() error {
 
 // loop handles events until something ends the run.
 func (s *session) loop() error {
-	defer s.end.after(s.opts.Timeout)()
+	defer s.end.after(timeout(s))()
 	if !s.end.early {
 		if any, err := s.reader.readIterators(); any || err != nil {
 			return err
@@ -464,11 +480,21 @@ func (s *session) loop() error {
 	// event reader is not locked to a thread, so that its waits are those of the Go scheduler.
 	done := make(chan error)
 	go func() { done <- s.reader.readEvents() }()
-	return <-done
+	for {
+		select {
+		case err := <-done:
+			return err
+		case handOver := <-s.handOver:
+			handOver()
+		}
+	}
 }
 
 // tick reports lost events and suppressed messages that are due.
 func (s *session) tick() {
+	if s.opts.Process != nil && s.opts.Process.Alive != nil {
+		s.opts.Process.Alive()
+	}
 	s.names.poll()
 	s.losses.check(false)
 	s.losses.suppressed(false)
@@ -490,6 +516,9 @@ func (s *session) reportDetached(all []*output.Detachment) {
 
 // finish detaches, runs the end programs and prints the rest.
 func (s *session) finish() (int, error) {
+	if s.opts.Process != nil && s.opts.Process.Ending != nil {
+		s.opts.Process.Ending()
+	}
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.msg.screen.Leave() })
 	s.links.detach()
 	s.limitNames()
@@ -503,7 +532,7 @@ func (s *session) finish() (int, error) {
 	endErr := s.reader.runEnd()
 	s.losses.check(true)
 	s.losses.suppressed(true)
-	s.printMaps()
+	s.printMaps(s.maps.scripts())
 	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}

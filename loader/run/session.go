@@ -5,6 +5,8 @@ package run
 import (
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 
@@ -14,6 +16,7 @@ import (
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/render"
+	"btc/loader/run/keep"
 	"btc/loader/run/tty"
 	"btc/loader/symbols"
 )
@@ -22,11 +25,22 @@ import (
 // goroutine. Stop, Snapshot and RunSelf may be called from others. The begin and end programs run
 // on the calling thread, and see its ID as tid. A caller that wants the process ID there calls
 // Attach and Finish on the main thread.
-type Session struct{ s *session }
+type Session struct {
+	now   atomic.Pointer[session] // the session of the object that counts
+	given Options
+	// mu is held by methods that other goroutines call, so that what they use is not closed meanwhile.
+	mu sync.RWMutex
+	// reloading is held by Reload, and by Close, which waits for it.
+	reloading sync.Mutex
+	ended     chan struct{} // closed at the end of Serve
+}
+
+func (x *Session) s() *session { return x.now.Load() }
 
 // Load checks the object against the options and this host, and loads its programs. It does not run
 // or attach anything.
 func Load(o *object.Object, opts Options) (*Session, error) {
+	x := &Session{given: opts, ended: make(chan struct{})}
 	s := &session{manifest: o.Manifest, opts: opts, end: newEnding()}
 	if s.opts.Out == nil {
 		s.opts.Out = io.Discard
@@ -54,9 +68,11 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 		s.progress.Stop()
 		err = s.orEnded(err)
 		s.close()
+		s.gate.Close()
 		return nil, err
 	}
-	return &Session{s}, nil
+	x.now.Store(s)
+	return x, nil
 }
 
 // connect tells the parts of a session which others they use.
@@ -75,7 +91,7 @@ func (s *session) connect() {
 
 // Attach runs the begin programs, attaches the others, and resumes the command of Options.
 func (x *Session) Attach() error {
-	s := x.s
+	s := x.s()
 	defer s.progress.Stop()
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
@@ -101,26 +117,35 @@ func (x *Session) Attach() error {
 // Serve handles events until the script, Stop or the exit of the traced process ends the run. If
 // Mode is set it runs the tests or benchmarks.
 func (x *Session) Serve() error {
-	switch x.s.opts.Mode {
+	defer close(x.ended)
+	switch x.s().opts.Mode {
 	case probe.Test:
-		return (&trials{x.s}).runTests()
+		return (&trials{x.s()}).runTests()
 	case probe.Bench:
-		return (&trials{x.s}).runBenchmarks()
+		return (&trials{x.s()}).runBenchmarks()
 	}
-	return x.s.loop()
+	return x.serve()
 }
 
 // Finish detaches, runs the end programs, handles the remaining events and prints the maps. It returns
 // the script's exit code.
-func (x *Session) Finish() (status int, err error) { return x.s.finish() }
+func (x *Session) Finish() (status int, err error) { return x.s().finish() }
 
 // Close frees all resources. Nothing is attached when it returns.
-func (x *Session) Close() { x.s.close() }
+func (x *Session) Close() {
+	x.reloading.Lock() // nothing is loaded meanwhile
+	defer x.reloading.Unlock()
+	s := x.s()
+	s.close()
+	s.gate.Close()
+}
 
 // Stop ends the run gracefully. Operations that may block the output, such as commands of system(),
 // have another second to finish.
 func (x *Session) Stop() {
-	s := x.s
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.s()
 	s.end.stop()
 	s.limitNames()
 	s.end.limitCommands(true)
@@ -129,65 +154,95 @@ func (x *Session) Stop() {
 // Snapshot prints the maps as they are now; the run continues. Any goroutine may call it. The event reader does it as
 // soon as it can.
 func (x *Session) Snapshot() {
-	x.s.snapshots.requested.Store(true)
-	x.s.reader.events.wake()
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	x.s().snapshots.requested.Store(true)
+	x.s().reader.events.wake()
 }
 
 // Abandon restores the terminal if a run is not ended properly.
-func (x *Session) Abandon() { x.s.msg.screen.Leave() }
+func (x *Session) Abandon() { x.s().msg.screen.Leave() }
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
-func (x *Session) HasSelf() bool { return hasKind(x.s.expansion, probe.Self) }
+func (x *Session) HasSelf() bool { return hasKind(x.s().expansion, probe.Self) }
 
 // RunSelf runs the self programs.
 func (x *Session) RunSelf() {
-	if err := x.s.runVirtual(probe.Self); err != nil {
-		x.s.msg.line(err.Error())
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if err := x.s().runVirtual(probe.Self); err != nil {
+		x.s().msg.line(err.Error())
 	}
 }
 
 // Maps lists the script's maps in byte order of their names.
-func (x *Session) Maps() []*manifest.Map { return x.s.maps.scripts() }
+func (x *Session) Maps() []*manifest.Map { return x.s().maps.scripts() }
 
 // Elements returns the current content of a map of Maps; any goroutine may call it until Close.
-func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) { return x.s.maps.elements(m) }
+func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) {
+	return x.ofMap(m, (*mapTable).elements)
+}
 
 // Take reads and empties a map in one step; any goroutine may call it until Close. A concurrent
 // update by a program is either in the result or in the map afterwards.
-func (x *Session) Take(m *manifest.Map) ([]render.Element, error) { return x.s.maps.take(m) }
+func (x *Session) Take(m *manifest.Map) ([]render.Element, error) {
+	return x.ofMap(m, (*mapTable).take)
+}
+
+// ofMap reads a map, which may be one of an object that has been replaced.
+func (x *Session) ofMap(m *manifest.Map, read func(*mapTable, *manifest.Map) ([]render.Element, error)) ([]render.Element, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	t := x.s().maps
+	now := t.manifest.Map(m.Name)
+	if now == nil || now != m && !keep.Same(now, m) {
+		return nil, fmt.Errorf("%s: the object that had this map was replaced", m.Name)
+	}
+	return read(t, now)
+}
 
 // Env returns the host data for printing values of maps; any goroutine may use it until Close.
-func (x *Session) Env() *format.Env { return x.s.env() }
+func (x *Session) Env() *format.Env { return x.s().env() }
 
 // Frames returns the addresses of a stack, innermost first.
-func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 { return x.s.maps.frames(l, id) }
+func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.s().maps.frames(l, id)
+}
 
-// Losses returns the counter of each loss that the manifest names; nil if they cannot be read.
-func (x *Session) Losses() []uint64 { return x.s.losses.read() }
+// Losses returns the losses that the manifest names, and their counters; nil if these cannot be read.
+func (x *Session) Losses() ([]manifest.Loss, []uint64) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := x.s()
+	return s.manifest.Losses, s.losses.read()
+}
 
 // Sampler returns a sampler of the maps, whose keys are named as those of a run that prints metrics; it may be used
-// until Close, by one goroutine at a time.
+// until Close or Reload, by one goroutine at a time.
 func (x *Session) Sampler(object string, maxSeries int) *output.Sampler {
-	if hasCgroupKey(x.s.manifest) {
-		x.s.names.cgroups.Load()
+	s := x.s()
+	if hasCgroupKey(s.manifest) {
+		s.names.cgroups.Load()
 	}
-	r := x.s.facts()
+	r := s.facts()
 	r.Object, r.MaxSeries = object, maxSeries
 	return output.NewSampler(r)
 }
 
 // Points returns what became of the attach points that the kernel was asked for.
-func (x *Session) Points() []*Point { return x.s.links.points }
+func (x *Session) Points() []*Point { return x.s().links.points }
 
 // BPF returns the kernel's maps, by ELF symbol, and programs, by ELF function; they are valid until Close.
 func (x *Session) BPF() (maps map[string]*ebpf.Map, programs map[string][]*ebpf.Program) {
 	programs = map[string][]*ebpf.Program{}
-	for i, p := range x.s.loaded.Programs {
-		name := x.s.expansion.Plans[i].Prog.Name
+	for i, p := range x.s().loaded.Programs {
+		name := x.s().expansion.Plans[i].Prog.Name
 		programs[name] = append(programs[name], p.Of...)
 	}
-	return x.s.loaded.Maps, programs
+	return x.s().loaded.Maps, programs
 }
 
 // Attached returns how many attach points are attached.
-func (x *Session) Attached() int { return x.s.links.sites }
+func (x *Session) Attached() int { return x.s().links.sites }

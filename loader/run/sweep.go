@@ -56,6 +56,9 @@ func refsOf(m *manifest.Map) (keys, values []stackRef) {
 func (t *mapTable) sweep(m *manifest.Map, queued, done uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.next != nil { // programs of its successor use the stacks as well
+		return nil
+	}
 	keys, values := refsOf(m)
 	seen := map[string]bool{}
 	for _, r := range append(keys, values...) {
@@ -79,7 +82,7 @@ func (t *mapTable) sweepFull(stack string, p *printer) error {
 	queued, done := p.progress()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.swept.trim(stack, done) {
+	if t.next != nil || !t.swept.trim(stack, done) {
 		return nil // until the printer has caught up
 	}
 	return t.sweepStacks(stack, queued)

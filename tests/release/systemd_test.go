@@ -15,8 +15,8 @@ import (
 )
 
 // TestSystemd runs Debian 12 with systemd in namespaces on this kernel, installs the package in it and uses the unit as
-// an operator would (testdata/service.sh): it starts an object as a service, restarts it when it is killed, and ends it
-// with its maps printed.
+// an operator would (testdata/service.sh): it starts an object as a service, restarts it when it is killed or stuck,
+// reloads it, and ends it with its maps printed.
 func TestSystemd(t *testing.T) {
 	deb := one(t, "btc_*_"+runtime.GOARCH+".deb")
 	needs(t, "debootstrap", "unshare", "mount", "pivot_root")
@@ -44,7 +44,8 @@ func TestSystemd(t *testing.T) {
 	}
 	for _, want := range []string{
 		"enabled: enabled\n", `btc_execs_execs_total{object="execs",comm="sh"} `, "NoNewPrivs:\t1\n", "restarts: 1\n",
-		"maps after the stop: yes\n", "broken.o: the object is damaged", "refused: exit-code\n", "\nexit 0\n",
+		"maps after the stop: yes\n", "after the reload: active The object was read again.\n",
+		"after a reload that failed: active The last reload failed.\n", "watchdog: restarted\n", "broken.o: the object is damaged", "refused: exit-code\n", "\nexit 0\n",
 	} {
 		if !strings.Contains(string(result), want) {
 			t.Errorf("%q is not in\n%s", want, result)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"btc/internal/bundle"
@@ -20,6 +21,7 @@ import (
 // arguments is the parsed command line.
 type arguments struct {
 	options.Values
+	line     []string // what was parsed, without the words of --parameters
 	object   string
 	bundle   *bundle.Contents // the object, instead of the file
 	patterns []string         // patterns of --list
@@ -34,9 +36,22 @@ type arguments struct {
 // minRotate is the minimum size for --rotate, in bytes.
 const minRotate = 64 << 10
 
-// parseArgs reads the command line. Options can be before and after the object; arguments for
-// the script that begin with "-" follow "--". If the executable carries an object, all operands are parameters.
+// parseArgs reads the command line, followed by the words in the file of --parameters. Options can be before and after
+// the object; arguments for the script that begin with "-" follow "--". If the executable carries an object, all
+// operands are parameters.
 func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
+	o, err := parseLine(args, carried)
+	if err == nil && o.Parameters != "" {
+		var more []string
+		if more, err = fileParameters(o.Parameters); err == nil {
+			o, err = parseLine(append(slices.Clip(args), more...), carried)
+		}
+	}
+	o.line = args
+	return o, err
+}
+
+func parseLine(args []string, carried *bundle.Contents) (*arguments, error) {
 	o := &arguments{Values: options.Values{Report: options.Report{Buffer: "line"}}}
 	line, err := o.Table().Parse(args)
 	if err == nil {
@@ -77,6 +92,9 @@ func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
 		o.format = output.Find(output.Version1)
 	case "2":
 		o.format = output.Find(output.Lossless)
+	}
+	if o.Reload && o.object == streamed {
+		return o, errors.New("--reload reads the object again: name a file instead of -")
 	}
 	o.grants.All = o.Unsafe
 	for _, name := range o.Allow {

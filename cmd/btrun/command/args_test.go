@@ -12,14 +12,14 @@ import (
 )
 
 // commandOnly are the options that are not those of a run or of its report.
-var commandOnly = []string{"verify", "color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version"}
+var commandOnly = []string{"verify", "color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version", "parameters", "request-reload"}
 
 // TestOptionsReachRun checks that each other option of the table changes the options of a run or of its report.
 func TestOptionsReachRun(t *testing.T) {
 	file := t.TempDir()
 	values := map[string]string{
 		"pid": "1", "cgroup": "/", "container": "x", "pod": "x", "command": "true", "timeout": "5s", "max-events": "5", "btf": file,
-		"traceable-functions": file, "every": "5s", "max-series": "5", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%",
+		"traceable-functions": file, "every": "5s", "max-series": "5", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%", "reload": "x",
 	}
 	needs := map[string][]string{"follow-forks": {"-p1"}, "wait": {"--container=x"}, "max-series": {"-fprometheus"}}
 	t.Setenv("BPFTRACE_BTF", "")

@@ -72,6 +72,12 @@ func Run(args []string, s Streams) (exit int) {
 		return list(o, stdout, stderr)
 	case o.Capture != "":
 		return captureKernel(o, stderr)
+	case o.Request != 0:
+		if err := requestReload(o); err != nil {
+			fmt.Fprintf(stderr, "btrun: %s\n", diag.Printable(err.Error()))
+			return 1
+		}
+		return 0
 	case o.object == "" && o.Help:
 		fmt.Fprint(stdout, usage())
 		return 0

@@ -24,9 +24,10 @@ const impatience = time.Second
 // guard ends a run on a signal, or when the sender of the object asks for it.
 type guard struct {
 	signals, brokenPipe chan os.Signal
-	begun               chan struct{} // closed once the run is loaded, or cannot be
-	early               chan struct{} // closed once the signals before that have been handled
-	over                chan struct{} // closed once everything is detached
+	reloads             chan os.Signal // one, which may stand for several
+	begun               chan struct{}  // closed once the run is loaded, or cannot be
+	early               chan struct{}  // closed once the signals before that have been handled
+	over                chan struct{}  // closed once everything is detached
 
 	mu      sync.Mutex
 	session *btrace.Session // nil until loaded
@@ -38,7 +39,7 @@ type guard struct {
 // but first discard is called, which removes new output files. SIGUSR1 is kept for the run.
 func newGuard(discard func()) *guard {
 	g := &guard{
-		signals: make(chan os.Signal, 4), brokenPipe: make(chan os.Signal, 1),
+		signals: make(chan os.Signal, 4), brokenPipe: make(chan os.Signal, 1), reloads: make(chan os.Signal, 1),
 		begun: make(chan struct{}), early: make(chan struct{}), over: make(chan struct{}), wait: make(chan struct{}),
 	}
 	wanted := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGUSR1}
@@ -208,7 +209,11 @@ const brokenPipe = 128 + int(unix.SIGPIPE)
 func runObject(o *arguments, object *btrace.Object, discard, told func()) (status int, err error) {
 	manager := newNotifier()
 	defer manager.close()
+	o.Process.Alive, o.Process.Ending = manager.alive, manager.ending
 	g := newGuard(discard)
+	if o.Reload {
+		signal.Notify(g.reloads, unix.SIGUSR2)
+	}
 	defer g.release() // after everything is detached
 	if o.Remote {
 		go o.watchInput(maxSilence, g.end, g.abandon)
@@ -230,6 +235,11 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 	}
 	if o.Mode == "" {
 		close(attached)
+		if o.Reload {
+			if err := startReloader(o, s, manager, g); err != nil {
+				return 1, err
+			}
+		}
 		manager.send("READY=1")
 		if told != nil {
 			told()

@@ -44,6 +44,49 @@ restarted() {
 until_ 30 restarted
 echo "restarts: $(systemctl show -p NRestarts --value btrun@execs)"
 
+# A reload reads the object and the parameters again: maps that both objects have go on. One that fails says why, and
+# changes nothing.
+printf 'begin { printf("begin %%s\\n", str($1)); } tracepoint:syscalls:sys_enter_execve { @n = count(); } end { printf("end\\n"); }' >one.bt
+printf 'begin { printf("begin %%s\\n", str($1)); } tracepoint:syscalls:sys_enter_execve { @n = count(); @comm[comm] = count(); }' >two.bt
+btc compile one.bt -o /etc/btrun/again.o
+printf 'OPTIONS=-o /var/log/btrun/again.txt\nPARAMETERS=first\n' >/etc/btrun/again.conf
+systemctl start btrun@again || fail "start of again"
+pid=$(systemctl show -p MainPID --value btrun@again)
+systemctl show -p WatchdogTimestampMonotonic -p WatchdogUSec btrun@again
+sh -c /bin/true
+btc compile two.bt -o /etc/btrun/again.o
+printf 'OPTIONS=-o /var/log/btrun/again.txt\nPARAMETERS="'"'two words'"'"\n' >/etc/btrun/again.conf
+systemctl reload btrun@again || fail "reload"
+echo "after the reload: $(systemctl is-active btrun@again) $(systemctl show -p StatusText --value btrun@again)"
+[ "$(systemctl show -p MainPID --value btrun@again)" = "$pid" ] || fail "another process"
+cp /etc/btrun/again.o saved.o
+head -c 1000 saved.o >/etc/btrun/again.o
+systemctl reload btrun@again 2>/dev/null && fail "a broken object is reloaded"
+echo "after a reload that failed: $(systemctl is-active btrun@again) $(systemctl show -p StatusText --value btrun@again)"
+until_ 10 sh -c 'journalctl --no-pager -b -u btrun@again | grep -q "not replaced.*again.o: the object is damaged"'
+[ "$(systemctl show -p MainPID --value btrun@again)" = "$pid" ] || fail "another process"
+cp saved.o /etc/btrun/again.o
+for i in 1 2 3 4 5 6 7 8 9 10; do systemctl reload btrun@again || fail "reload $i"; done
+/bin/true
+systemctl stop btrun@again
+cat /var/log/btrun/again.txt
+[ "$(head -2 /var/log/btrun/again.txt | tr '\n' ,)" = "begin first,begin two words," ] || fail "the lines of begin"
+grep -q '^@comm\[' /var/log/btrun/again.txt || fail "the new object did not count"
+grep -q '^end' /var/log/btrun/again.txt && fail "the old object's end ran, though its maps are kept"
+[ "$(grep -c '^@n: [1-9]' /var/log/btrun/again.txt)" = 1 ] || fail "@n is not one map"
+
+# A reader that is stuck is noticed: it is stopped, and then killed by the watchdog and started again.
+mkdir -p /etc/systemd/system/btrun@again.service.d
+printf '[Service]\nWatchdogSec=4s\n' >/etc/systemd/system/btrun@again.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl start btrun@again || fail "start of again"
+sleep 10
+[ "$(systemctl show -p NRestarts --value btrun@again)" = 0 ] || fail "the watchdog kills a run that is alive"
+kill -STOP "$(systemctl show -p MainPID --value btrun@again)"
+until_ 40 sh -c '[ "$(systemctl show -p NRestarts --value btrun@again)" -gt 0 ]'
+echo "watchdog: restarted"
+systemctl stop btrun@again
+
 # SIGUSR1 and the end print the maps.
 systemctl start btrun@maps || fail "start of maps"
 /bin/true

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/rewrite"
+)
+
+// Gate is the map of rewrite.Gate, which the objects of a run share that replace each other.
+type Gate struct {
+	words *ebpf.Map
+	bytes *ebpf.Memory
+	cpus  int
+	slots map[string]int // of attach points
+	// unordered are the slots of programs whose order is not known.
+	unordered [rewrite.GateLine]bool
+}
+
+// NewGate creates the map, open for generation 0, on a host with this many possible CPUs.
+func NewGate(cpus int) (*Gate, error) {
+	g := &Gate{cpus: cpus, slots: map[string]int{}}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "btc_gate", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(rewrite.GateLine * (1 + rewrite.GateTasks + cpus)), MaxEntries: 1,
+		Flags: unix.BPF_F_MMAPABLE,
+	})
+	if err == nil {
+		g.words = m
+		g.bytes, err = m.Memory()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the map of --reload: %w", err)
+	}
+	return g, nil
+}
+
+// Of returns the gate of the programs of each clause of an object. Programs with the same attach point, in two objects,
+// have the same slot; in one object they have different ones as long as there are enough.
+func (g *Gate) Of(m *manifest.Manifest, generation byte) map[string]rewrite.Gate {
+	all, seen := map[string]rewrite.Gate{}, map[string]int{}
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		key := p.Attach.Attaches(p.Kind)
+		seen[key]++
+		key += " " + strconv.Itoa(seen[key])
+		slot, ok := g.slots[key]
+		if !ok {
+			slot = len(g.slots) % rewrite.GateLine
+			g.slots[key] = slot
+		}
+		all[p.Name] = rewrite.Gate{
+			Map: g.words.FD(), CPUs: g.cpus, Slot: slot, Generation: generation,
+			NewFirst: orderOf(p.Kind) == tasksNewFirst, ByTask: orderOf(p.Kind) == tasksNewFirst,
+		}
+		g.unordered[slot] = g.unordered[slot] || orderOf(p.Kind) == unknown
+	}
+	return all
+}
+
+// order is the order in which the programs of an event run.
+type order int
+
+const (
+	unknown       order = iota
+	oldFirst            // in which they were attached
+	tasksNewFirst       // the opposite one, in a task that can be interrupted in between
+	apart               // each has its own events
+)
+
+// orderOf returns the order for a kind of probes. Programs of a tracepoint are in an array that grows at its end
+// (bpf_prog_array_copy), and so are the functions of a raw one (func_add of kernel/tracepoint.c). The consumers of a
+// uprobe are in a list that grows at its head (consumer_add of kernel/events/uprobes.c). Timers and counters have a perf
+// event for each program.
+func orderOf(kind string) order {
+	switch kind {
+	case probe.Tracepoint, probe.RawTracepoint:
+		return oldFirst
+	case probe.Uprobe, probe.Uretprobe, probe.USDT:
+		return tasksNewFirst
+	case probe.Profile, probe.Interval, probe.Hardware:
+		return apart
+	}
+	return unknown
+}
+
+// Switch makes another generation count, from one event to the next: one byte changes.
+func (g *Gate) Switch(to byte) error {
+	_, err := g.bytes.WriteAt([]byte{to}, 0)
+	return err
+}
+
+// Settle sets the copies of all CPUs. It must be called when no event of before the switch is being handled any more. It
+// returns how many events may have been counted by neither generation, because the order of their programs is not known.
+func (g *Gate) Settle(to byte) (missed int) {
+	const first = rewrite.GateLine * (1 + rewrite.GateTasks)
+	lines := make([]byte, rewrite.GateLine*g.cpus)
+	g.bytes.ReadAt(lines, first) // it has this size
+	for i := range lines {
+		if lines[i] == to && g.unordered[i%rewrite.GateLine] {
+			missed++
+		}
+	}
+	g.fill(to, first, g.cpus)
+	return missed
+}
+
+// SettleTasks sets the copies of all tasks. It must be called when the programs of before the switch are detached.
+func (g *Gate) SettleTasks(to byte) { g.fill(to, rewrite.GateLine, rewrite.GateTasks) }
+
+func (g *Gate) fill(to byte, from int64, lines int) {
+	b := make([]byte, rewrite.GateLine*lines)
+	for i := range b {
+		b[i] = to
+	}
+	g.bytes.WriteAt(b, from)
+}
+
+// Close frees the map; nil has none.
+func (g *Gate) Close() {
+	if g != nil {
+		g.words.Close()
+	}
+}
