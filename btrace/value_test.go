@@ -28,12 +28,16 @@ func TestValues(t *testing.T) {
 	record := &manifest.Layout{Kind: "record", Size: 16, Fields: []manifest.Field{{Name: "n", Layout: *of("int", 8)}, {Name: "flag", Off: 8, BitOff: 3, BitSize: 2, Layout: *of("int", 1)}}}
 	enum := &manifest.Layout{Kind: "enum", Size: 4, Signed: true, Enum: map[string]string{"-1": "NONE", "2": "TWO"}}
 	env := &format.Env{
-		Kstack: func(*manifest.Layout, uint64) string { return "\n    f+1\n    g+2\n" },
-		Ustack: func(*manifest.Layout, uint64, uint32) string { return "    main+3\n" },
-		Ksym:   func(addr uint64) string { return "vfs_read+4" },
-		Usym:   func(addr uint64, pid uint32) string { return "main" },
-		User:   func(id uint64) string { return "root" },
-		Clock:  func(ns uint64, clock int) time.Time { return time.Unix(int64(clock), int64(ns)) },
+		Stack: func(l *manifest.Layout, id uint64, tgid uint32) []format.Frame {
+			if tgid != 0 {
+				return []format.Frame{{Address: id, Sym: "main", Offset: 3}}
+			}
+			return []format.Frame{{Address: id, Sym: "f", Offset: 1}, {Address: 7, Sym: "g", Offset: 2}}
+		},
+		Ksym:  func(addr uint64) string { return "vfs_read+4" },
+		Usym:  func(addr uint64, pid uint32) string { return "main" },
+		User:  func(id uint64) string { return "root" },
+		Clock: func(ns uint64, clock int) time.Time { return time.Unix(int64(clock), int64(ns)) },
 	}
 	d := decoder{env: env, frames: func(l *manifest.Layout, id uint64) []uint64 { return []uint64{id, 7} }}
 	for _, c := range []struct {
