@@ -60,7 +60,11 @@ func Build(dir string, packages ...string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-ldflags", link}
+	tags, err := os.ReadFile(filepath.Join(top, "tools/btrun.tags"))
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-trimpath", "-ldflags", link, "-tags", strings.TrimSpace(string(tags))}
 	flags, err := os.ReadFile(filepath.Join(top, "tools/noinline.flags"))
 	if err != nil {
 		return err

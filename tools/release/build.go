@@ -61,7 +61,11 @@ func (r *release) buildAll() error {
 		if p.os != "linux" {
 			continue
 		}
-		if err := r.build(p, "btrun"); err != nil {
+		tags, err := os.ReadFile(filepath.Join(r.root, "tools/btrun.tags"))
+		if err != nil {
+			return err
+		}
+		if err := r.build(p, "btrun", "-tags", strings.TrimSpace(string(tags))); err != nil {
 			return err
 		}
 		name := "btrun-" + p.arch + ".gz"
