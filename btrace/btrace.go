@@ -113,10 +113,13 @@ func Parse(data, manifest []byte) (*Object, error) {
 	return newObject(object.NewFiles("object", data, manifest))
 }
 
-// Named returns an object from the content of its file, which contains its manifest. Messages and metrics name it like an
-// object at path.
-func Named(path string, data []byte) (*Object, error) {
-	return newObject(object.NewFiles(path, data, nil))
+// Named is like Read, from memory. Messages and metrics name the object like one at path.
+func Named(path string, stream []byte) (*Object, error) {
+	files, err := object.FromStream(path, stream)
+	if err != nil {
+		return nil, err
+	}
+	return newObject(files)
 }
 
 // ParseSigned is like Parse, for an object that contains its manifest and has signatures: the contents of signature files

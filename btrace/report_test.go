@@ -355,15 +355,15 @@ func TestProcess(t *testing.T) {
 func TestRead(t *testing.T) {
 	object, manifest := compiled(t, `begin { printf("%s\n", str($1)); exit(); }`)
 	stream := bufio.NewReader(bytes.NewReader(slices.Concat(object, []byte("rest"))))
-	o, err := btrace.Read(stream)
-	if err != nil {
+	if _, err := btrace.Read(stream); err != nil {
 		t.Fatal(err)
 	}
 	if rest, _ := io.ReadAll(stream); string(rest) != "rest" {
 		t.Errorf("left in the stream: %q", rest)
 	}
 	stream.Reset(bytes.NewReader(slices.Concat(manifest, object, []byte("rest"))))
-	if o, err = btrace.Read(stream); err != nil {
+	o, err := btrace.Read(stream)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if rest, _ := io.ReadAll(stream); string(rest) != "rest" {

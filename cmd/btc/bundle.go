@@ -20,6 +20,7 @@ import (
 	"btc/internal/bundle"
 	"btc/internal/objfile"
 	"btc/internal/option"
+	"btc/internal/signature"
 	"btc/loader/object"
 )
 
@@ -50,12 +51,12 @@ func bundleCommand() *command {
 }
 
 func (b *bundler) run(line *option.Line) int {
-	out, data, label, err, status := b.object(line)
-	if err == nil && data == nil {
+	out, files, label, status, err := b.object(line)
+	if err == nil && files == nil {
 		return status
 	}
 	if err == nil {
-		err = b.write(out, data, label)
+		err = b.write(out, files, label)
 	}
 	if err != nil {
 		return fail("%v", err)
@@ -63,52 +64,53 @@ func (b *bundler) run(line *option.Line) int {
 	return 0
 }
 
-// object returns the default name of the executable, the object, and the architecture that the user has chosen, or "". The
-// object is nil if the compiler has printed errors.
-func (b *bundler) object(line *option.Line) (out string, data []byte, label string, err error, status int) {
+// object returns the default name of the executable, the object with its signatures, and the architecture that the user has
+// chosen, or "". The files are nil if the compiler has printed errors.
+func (b *bundler) object(line *option.Line) (out string, files *object.Files, label string, status int, err error) {
 	s := &b.script
 	switch len(s.targets.arches) {
 	case 0:
 	case 1:
 		label = s.targets.arches[0]
 	default:
-		return "", nil, "", errors.New("--arch: an executable is for one architecture: make one for each"), 1
+		return "", nil, "", 1, errors.New("--arch: an executable is for one architecture: make one for each")
 	}
 	if !s.isExpr && len(line.Operands) > 0 && strings.HasSuffix(line.Operands[0], ".o") {
 		path := line.Operands[0]
 		switch extra := slices.Concat(line.Operands[1:], line.After); {
 		case len(extra) > 0:
-			return "", nil, "", fmt.Errorf("unexpected argument %q: %s is compiled; give parameters when it runs", extra[0], path), 1
+			return "", nil, "", 1, fmt.Errorf("unexpected argument %q: %s is compiled; give parameters when it runs", extra[0], path)
 		case len(s.targets.files) > 0:
-			return "", nil, "", fmt.Errorf("--target is for scripts: %s is compiled", path), 1
+			return "", nil, "", 1, fmt.Errorf("--target is for scripts: %s is compiled", path)
 		}
 		files, err := object.ReadFiles(path)
 		if err != nil {
-			return "", nil, "", err, 1
+			return "", nil, "", 1, err
 		}
-		if data = files.Data; !files.Joined() {
-			if data, err = joinOld(files); err != nil {
-				return "", nil, "", err, 1
+		if !files.Joined() {
+			if files.Data, err = joinOld(files); err != nil {
+				return "", nil, "", 1, err
 			}
+			files.Signatures = nil // of the object without its manifest
 		}
-		return strings.TrimSuffix(filepath.Base(path), ".o"), data, label, nil, 0
+		return strings.TrimSuffix(filepath.Base(path), ".o"), files, label, 0, nil
 	}
 	s.scriptParams(line.After)
 	name, text, err := s.script(line.Operands)
 	if err != nil {
-		return "", nil, "", err, 1
+		return "", nil, "", 1, err
 	}
 	if extra := s.extra(line.Operands); extra != "" {
-		return "", nil, "", fmt.Errorf("unexpected argument %q: one script at a time; parameters follow --", extra), 1
+		return "", nil, "", 1, fmt.Errorf("unexpected argument %q: one script at a time; parameters follow --", extra)
 	}
 	if name != diag.Stdin {
 		out = strings.TrimSuffix(filepath.Base(name), ".bt")
 	}
 	o, status := s.compile(name, text)
 	if o == nil {
-		return "", nil, "", nil, max(status, 1)
+		return "", nil, "", max(status, 1), nil
 	}
-	return out, o.Object, label, nil, status
+	return out, object.NewFiles(out, o.Object, nil), label, status, nil
 }
 
 // joinOld returns the file of an object whose manifest is a second file.
@@ -124,14 +126,14 @@ func joinOld(files *object.Files) ([]byte, error) {
 }
 
 // write writes the executable.
-func (b *bundler) write(out string, data []byte, label string) error {
+func (b *bundler) write(out string, files *object.Files, label string) error {
 	if b.out != "" {
 		out = b.out
 	}
 	if out == "" {
 		return errors.New("missing output file: use -o FILE")
 	}
-	o, err := object.NewFiles(out, data, nil).Parse()
+	o, err := object.NewFiles(out, files.Data, nil).Parse()
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,18 @@ func (b *bundler) write(out string, data []byte, label string) error {
 	if err != nil {
 		return err
 	}
-	c := &bundle.Contents{Object: data}
+	c := new(bundle.Contents)
+	for _, s := range files.Signatures {
+		if s.Err != nil {
+			return s.Err
+		}
+		if _, err := signature.Parse(s.Text); err != nil {
+			err.Path = s.Path
+			return err
+		}
+		c.Object = append(append(c.Object, s.Text...), '\n')
+	}
+	c.Object = append(c.Object, files.Data...)
 	name := filepath.Base(out)
 	for i, shell := range bundle.Shells {
 		c.Completions[i] = []byte(bundleCompletion(shell, name, o.Manifest))

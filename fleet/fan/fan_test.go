@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +47,6 @@ const readObject = "head -c 10 >/dev/null; "
 // fleet is a Fan whose hosts are shell commands, and what it was told.
 type fleet struct {
 	Fan
-	mu       sync.Mutex
 	events   []string
 	messages []string
 	last     Counts

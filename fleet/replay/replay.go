@@ -87,7 +87,6 @@ type player struct {
 	losses   []output.Loss
 	costs    []output.Cost
 	detached []output.Detachment
-	duration time.Duration // of the run, as of the last snapshot
 
 	pending  bool // a snapshot whose maps are being collected
 	final    bool

@@ -32,7 +32,7 @@ const (
 
 // Contents is what follows the loader.
 type Contents struct {
-	Object      []byte
+	Object      []byte // as in a stream (object.ReadStream): its signatures, and the file that they are of
 	Completions [len(Shells)][]byte
 }
 

@@ -145,11 +145,11 @@ func TestSplitSealed(t *testing.T) {
 			order.PutUint64(b[last+24:], at+8)
 			return b
 		},
-		"its own name in the manifest": func(b []byte) []byte {
+		"its own name in the manifest": func([]byte) []byte {
 			o := object()
 			copy(o[bytes.Index(o, []byte(Section)):], bytes.ToUpper([]byte(Section)))
 			text := []byte("\x00" + Section + "\x00")
-			b = append(append(bytes.Clone(o[:from]), text...), make([]byte, -len(text)&7+digestSize)...)
+			b := append(append(bytes.Clone(o[:from]), text...), make([]byte, -len(text)&7+digestSize)...)
 			order.PutUint64(b[40:], uint64(len(b)))
 			order.PutUint16(b[60:], 3)
 			order.PutUint16(b[62:], 2)

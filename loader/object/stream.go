@@ -31,6 +31,20 @@ func ReadStream(r *bufio.Reader) (*Files, error) {
 	return f, nil
 }
 
+// FromStream returns the files of an object with the form that it has in a stream: the object of a bundle, with the
+// signatures before it. Messages name it like an object at path.
+func FromStream(path string, text []byte) (*Files, error) {
+	f, err := readStream(bufio.NewReader(bytes.NewReader(text)))
+	if err != nil {
+		return nil, &InvalidError{path, err}
+	}
+	f.Path = path
+	for i := range f.Signatures {
+		f.Signatures[i].Path = "the signature of " + path
+	}
+	return f, nil
+}
+
 func readStream(r *bufio.Reader) (*Files, error) {
 	f := &Files{Path: StreamName, manifestPath: "the manifest before it"}
 	first, err := nextByte(r)

@@ -59,7 +59,7 @@ func TestSigners(t *testing.T) {
 		args   []string
 	}{
 		{`{}`, "", []string{unsigned}},
-		{demands, "not signed: no file has its name and .minisig or .sig (/etc/btrun/policy.json:2 demands a signature)", []string{unsigned}},
+		{demands, "not signed: there is no .minisig or .sig (/etc/btrun/policy.json:2 demands a signature)", []string{unsigned}},
 		{demands, "", []string{byMinisign}},
 		{demands, "", []string{"--verify", plain, byMinisign}},
 		{demands, "signed by an unknown signer: SHA256:", []string{bySSH}},

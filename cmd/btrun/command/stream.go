@@ -116,7 +116,11 @@ func (o *arguments) openObject() (*btrace.Object, error) {
 // readObject reads the object of the command line, to describe it.
 func (o *arguments) readObject() (*object.Object, error) {
 	if o.bundle != nil {
-		return object.NewFiles(o.object, o.bundle.Object, nil).Parse()
+		files, err := object.FromStream(o.object, o.bundle.Object)
+		if err != nil {
+			return nil, err
+		}
+		return files.Parse()
 	}
 	if o.object != streamed {
 		return asCaller(o, object.Read)
