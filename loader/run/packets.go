@@ -4,17 +4,17 @@ package run
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/perf"
 
 	"btc/internal/manifest"
 	"btc/loader/format"
+	"btc/loader/perfring"
 )
 
 // packetBuffer is the size of each CPU's buffer for packets that have not been written yet.
@@ -32,11 +32,10 @@ const (
 // perf event array (perf buffer), so that is read in addition to the ring buffer.
 type packets struct {
 	session *session
-	reader  *perf.Reader
+	reader  *perfring.Output
 	files   []*os.File
 	writers map[string]*packetWriter // by file name
 	event   format.Event
-	lost    uint64
 	failed  map[string]bool // files that failed on write
 	done    sync.WaitGroup
 }
@@ -52,7 +51,7 @@ func openPackets(s *session, m *ebpf.Map) (*packets, error) {
 	if m.Type() != ebpf.PerfEventArray {
 		return nil, fmt.Errorf("unexpected type of the packet map: %s", m.Type())
 	}
-	if p.reader, err = perf.NewReader(m, packetBuffer); err != nil {
+	if p.reader, err = perfring.OpenOutput(m, packetBuffer); err != nil {
 		return nil, fmt.Errorf("cannot create the buffers for packets: %w", err)
 	}
 	for i := range s.manifest.Events {
@@ -86,18 +85,16 @@ func (p *packets) open(e *manifest.Event) error {
 
 // read writes packets until the buffers are closed, or flushed and empty.
 func (p *packets) read() {
-	var r perf.Record
 	for {
-		switch err := p.reader.ReadInto(&r); {
-		case errors.Is(err, perf.ErrClosed), errors.Is(err, perf.ErrFlushed):
+		record, err := p.reader.Next()
+		if err == io.EOF {
 			return
-		case err != nil:
+		}
+		if err != nil {
 			p.session.msg.warn(fmt.Sprintf("WARNING: packets: %v", err))
 			return
 		}
-		if p.lost += r.LostSamples; r.LostSamples == 0 {
-			p.write(r.RawSample)
-		}
+		p.write(record)
 	}
 }
 
@@ -133,14 +130,14 @@ func (p *packets) finish() {
 	if p == nil || p.reader == nil {
 		return
 	}
-	if p.reader.Flush() == nil {
-		late := time.AfterFunc(drainTime, func() { p.reader.Close() })
-		p.done.Wait()
-		late.Stop()
-	}
+	reader := p.reader
+	reader.Flush()
+	late := time.AfterFunc(drainTime, reader.Stop)
+	p.done.Wait()
+	late.Stop()
 	p.close()
-	if p.lost > 0 {
-		p.session.msg.warn(fmt.Sprintf("WARNING: lost %d packets: they are missing from the files of skboutput()", p.lost))
+	if reader.Lost > 0 {
+		p.session.msg.warn(fmt.Sprintf("WARNING: lost %d packets: they are missing from the files of skboutput()", reader.Lost))
 	}
 }
 
@@ -148,8 +145,9 @@ func (p *packets) close() {
 	if p == nil || p.reader == nil {
 		return
 	}
-	p.reader.Close()
+	p.reader.Stop()
 	p.done.Wait()
+	p.reader.Close()
 	p.closeFiles()
 	p.reader = nil
 }

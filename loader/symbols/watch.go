@@ -6,20 +6,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 	"sort"
 	"strings"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/perfring"
 )
 
 // Watch records the executable mappings of processes as the kernel reports them, so that addresses of processes that
 // have exited can be resolved. It uses one perf event per CPU (PERF_RECORD_MMAP2, Linux 3.16).
 type Watch struct {
-	rings []*perfRing
+	rings []*perfring.Ring
 	procs map[uint32]*watched
 	order []uint32 // keys of procs, oldest first
 	bytes int      // size of the mappings in procs
@@ -49,19 +48,6 @@ const (
 	manyCPUs       = 32
 )
 
-// perfRing is the buffer of one perf event.
-type perfRing struct {
-	fd   int
-	page []byte // struct perf_event_mmap_page
-	data []byte
-}
-
-// Offsets in struct perf_event_mmap_page (include/uapi/linux/perf_event.h).
-const (
-	dataHead = 1024
-	dataTail = 1032
-)
-
 // NewWatch starts watching all processes; cpus are the online CPUs. The caller must close it.
 func NewWatch(cpus []int) (*Watch, error) {
 	w := &Watch{procs: map[uint32]*watched{}}
@@ -70,7 +56,11 @@ func NewWatch(cpus []int) (*Watch, error) {
 		size = ringBytesMany
 	}
 	for _, cpu := range cpus {
-		r, err := openPerfRing(cpu, size)
+		r, err := perfring.Open(&unix.PerfEventAttr{
+			Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Sample_type: unix.PERF_SAMPLE_TIME,
+			Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
+				unix.PerfBitSampleIDAll,
+		}, cpu, size)
 		if err != nil {
 			w.Close()
 			return nil, fmt.Errorf("watching processes on CPU %d: %w", cpu, err)
@@ -80,33 +70,13 @@ func NewWatch(cpus []int) (*Watch, error) {
 	return w, nil
 }
 
-func openPerfRing(cpu, size int) (*perfRing, error) {
-	attr := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Sample_type: unix.PERF_SAMPLE_TIME,
-		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
-			unix.PerfBitSampleIDAll,
-	}
-	attr.Size = uint32(unsafe.Sizeof(attr))
-	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("perf_event_open", err)
-	}
-	b, err := unix.Mmap(fd, 0, os.Getpagesize()+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		unix.Close(fd)
-		return nil, os.NewSyscallError("mmap", err)
-	}
-	return &perfRing{fd: fd, page: b, data: b[os.Getpagesize():]}, nil
-}
-
 // Close ends the watch; its records stay.
 func (w *Watch) Close() {
 	if w == nil {
 		return
 	}
 	for _, r := range w.rings {
-		unix.Munmap(r.page)
-		unix.Close(r.fd)
+		r.Close()
 	}
 	w.rings = nil
 }
@@ -118,47 +88,30 @@ func (w *Watch) FDs() []int {
 	}
 	var fds []int
 	for _, r := range w.rings {
-		fds = append(fds, r.fd)
+		fds = append(fds, r.FD)
 	}
 	return fds
 }
 
-// record is a record from the kernel, without its header.
+// record is a record from the kernel with its time, which follows the body.
 type record struct {
+	perfring.Record
 	time uint64
-	kind uint32
-	misc uint16
-	body []byte
 }
 
 // read appends the records that came since the last time.
-func (r *perfRing) read(out []record) []record {
-	head := (*uint64)(unsafe.Pointer(&r.page[dataHead]))
-	tail := (*uint64)(unsafe.Pointer(&r.page[dataTail]))
-	to, at := atomic.LoadUint64(head), *tail
-	for to-at >= 8 {
-		h := r.bytes(at, 8)
-		size := uint64(binary.NativeEndian.Uint16(h[6:]))
-		if size < 16 || size > to-at {
-			break // no kernel writes that
+func read(r *perfring.Ring, out []record) []record {
+	r.Load()
+	for {
+		rec, err := r.Next(nil)
+		if err != nil {
+			return out
 		}
-		b := r.bytes(at+8, size-8)
-		out = append(out, record{
-			kind: binary.NativeEndian.Uint32(h), misc: binary.NativeEndian.Uint16(h[4:]),
-			body: b[:len(b)-8], time: binary.NativeEndian.Uint64(b[len(b)-8:]),
-		})
-		at += size
+		if n := len(rec.Body) - 8; n >= 0 {
+			out = append(out, record{rec, binary.NativeEndian.Uint64(rec.Body[n:])})
+			out[len(out)-1].Body = rec.Body[:n]
+		}
 	}
-	atomic.StoreUint64(tail, to)
-	return out
-}
-
-// bytes copies n bytes at a position.
-func (r *perfRing) bytes(at, n uint64) []byte {
-	out := make([]byte, n)
-	from := at % uint64(len(r.data))
-	copy(out[copy(out, r.data[from:]):], r.data)
-	return out
 }
 
 // Poll reads the kernel's reports since the last call. Call it regularly, because reports that do not fit in the
@@ -169,7 +122,7 @@ func (w *Watch) Poll() {
 	}
 	var records []record
 	for _, r := range w.rings {
-		records = r.read(records)
+		records = read(r, records)
 	}
 	sort.SliceStable(records, func(i, j int) bool { return records[i].time < records[j].time })
 	for i := range records {
@@ -178,25 +131,25 @@ func (w *Watch) Poll() {
 }
 
 func (w *Watch) apply(r *record) {
-	b := r.body
+	b := r.Body
 	word := func(off int) uint32 { return binary.NativeEndian.Uint32(b[off:]) }
 	long := func(off int) uint64 { return binary.NativeEndian.Uint64(b[off:]) }
 	const execMap = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 	switch {
-	case r.kind == unix.PERF_RECORD_FORK && len(b) >= 16 && word(0) != word(4):
+	case r.Kind == unix.PERF_RECORD_FORK && len(b) >= 16 && word(0) != word(4):
 		p := &watched{parent: word(4), before: w.procs[word(0)]}
 		if p.before != nil {
 			w.bytes -= p.before.before.bytes()
 			p.before.before = nil
 		}
 		w.begin(word(0), p)
-	case r.kind == unix.PERF_RECORD_COMM && len(b) >= 8 && r.misc&execMap != 0:
+	case r.Kind == unix.PERF_RECORD_COMM && len(b) >= 8 && r.Misc&execMap != 0:
 		p := &watched{}
 		if old := w.procs[word(0)]; old != nil {
 			p.before = old.before
 		}
 		w.begin(word(0), p)
-	case r.kind == unix.PERF_RECORD_MMAP2 && len(b) >= 64:
+	case r.Kind == unix.PERF_RECORD_MMAP2 && len(b) >= 64:
 		name, _, _ := bytes.Cut(b[64:], []byte{0})
 		m := mapping{start: long(8), end: long(8) + long(16), off: long(24), path: string(name),
 			file: fileID{uint64(word(32))<<32 | uint64(word(36)), long(40)}}

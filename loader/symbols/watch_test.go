@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"btc/loader/perfring"
 )
 
 // TestWatch checks that the code of a process that exited before it was looked up is known, also for a
@@ -103,8 +105,8 @@ func TestWatchBounds(t *testing.T) {
 	if m, by := w.find(1, 3*maxWatched); m != nil || by != 0 {
 		t.Errorf("mapping %v of process %d", m, by)
 	}
-	for _, r := range []record{{kind: 10}, {kind: 7}, {kind: 3, misc: 1 << 13}, {kind: 10, body: make([]byte, 64)}} {
-		w.apply(&r) // too short, or of an unknown type
+	for _, r := range []perfring.Record{{Kind: 10}, {Kind: 7}, {Kind: 3, Misc: 1 << 13}, {Kind: 10, Body: make([]byte, 64)}} {
+		w.apply(&record{Record: r}) // too short, or of an unknown type
 	}
 }
 
