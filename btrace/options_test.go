@@ -55,7 +55,7 @@ func TestOptionsReachRun(t *testing.T) {
 	filled(t, &o)
 	o.Args, o.Params, o.Cgroups, o.Containers = []string{"1"}, map[string]string{"a": "b"}, []string{"/"}, []string{"c"}
 	o.Pods, o.Allow, o.Process = []string{"p"}, Permissions{"system"}, &Process{DropPrivileges: true}
-	o.PIDs, o.Command, o.Mode, o.Timeout = []int{7}, "", "", time.Second
+	o.PIDs, o.Command, o.Mode, o.Timeout, o.Reload = []int{7}, "", "", time.Second, false
 	ro, err := o.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +63,10 @@ func TestOptionsReachRun(t *testing.T) {
 	same(t, ro.Run, options.Run(o), "PIDs")
 	if !slices.Equal(ro.PIDs, []int{o.PID, 7}) || ro.Context == nil || !ro.Grants.All || !ro.Grants.Has("system") {
 		t.Errorf("processes %v, context %v, grants %v", ro.PIDs, ro.Context, ro.Grants)
+	}
+
+	if ro, err := (&Options{Reload: true}).run(t.Context()); err != nil || !ro.Run.Reload {
+		t.Errorf("Reload does not arrive: %v", err)
 	}
 
 	var r Report
