@@ -162,7 +162,7 @@ func TestContainers(t *testing.T) {
 		"-f prometheus --container nginx":               `",namespace="btc-shop",pod="web-0",container="nginx"} `,
 		"-f prometheus --container btc-db":              id("b") + `.scope/inner",container="btc-db"} `,
 		"-f prometheus --cgroup /btc-test.slice/other":  `cgroup="unified:/btc-test.slice/other"} `,
-		"-f json2 --container nginx":                    ` (btc-shop/web-0/nginx)", "namespace": "btc-shop", "pod": "web-0", "container": "nginx"}`,
+		"-f json2 --container nginx":                    ` (btc-shop/web-0/nginx)", "label": "btc-shop/web-0/nginx", "namespace": "btc-shop", "pod": "web-0", "container": "nginx"}`,
 		"-f json2 --cgroup /btc-test.slice/other":       `"text": "unified:/btc-test.slice/other"}`,
 		"-f json --container btc-db":                    `/inner(btc-db)": `,
 		"--cgroup /btc-test.slice/other --container no": "there is no running container no on this host",
