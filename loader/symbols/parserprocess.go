@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -47,7 +49,7 @@ var (
 // dropPrivileges leaves the process only what it needs to compute: no capabilities, an unprivileged user, no
 // descriptors except the socket, and no way to open or execute anything.
 func dropPrivileges() error {
-	unix.CloseRange(parserSocket+1, ^uint(0), 0)
+	closeInherited()
 	// The process ends when the socket is closed; a signal to the parent may arrive first.
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // memory that a file takes ends this process first
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
@@ -91,6 +93,26 @@ func dropPrivileges() error {
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	restrictSyscalls() // a kernel without seccomp leaves the rest
 	return nil
+}
+
+// closeInherited closes the descriptors that btrun got from its own parent, and the runtime's files of the cgroup. It keeps the
+// runtime's epoll instance and eventfd, which exist if a package's init has needed a timer, as that of crypto/rand does: execve(2)
+// would have closed these two, so nobody else can have opened them.
+func closeInherited() {
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		unix.CloseRange(parserSocket+1, ^uint(0), 0)
+	}
+	for _, d := range all {
+		fd, err := strconv.Atoi(d.Name())
+		if err != nil || fd <= parserSocket {
+			continue
+		}
+		flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if name, _ := os.Readlink("/proc/self/fd/" + d.Name()); flags&unix.FD_CLOEXEC == 0 || !strings.HasPrefix(name, "anon_inode:[event") {
+			unix.Close(fd)
+		}
+	}
 }
 
 // fdReader reads a file by its descriptor.
