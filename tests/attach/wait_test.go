@@ -38,7 +38,7 @@ func TestCgroupKeys(t *testing.T) {
 		"-f prometheus --container proxy":              `_total{object="[^"]*",cgroup="\d+",namespace="btc-shop",pod="key-0",container="proxy",comm="sh"} \d`,
 		"-f prometheus --cgroup /btc-keys.slice/other": `_only_total{object="[^"]*",cgroup="\d+"} \d`,
 		"-f json2 --container btc-key":                 `{"key": \[\d+\], "value": \d`,
-		"-f json2 --names --container btc-key":         `{"key": \[{"id": \d+, "text": "\d+ \(btc-key\)", "container": "btc-key"}\], "value": \d`,
+		"-f json2 --names --container btc-key":         `{"key": \[{"id": \d+, "text": "\d+ \(btc-key\)", "label": "btc-key", "container": "btc-key"}\], "value": \d`,
 		"-f json --names --container btc-key":          `{"\d+\(btc-key\)": \d`,
 		"-f otlp --container btc-key":                  `{"key":"container","value":{"stringValue":"btc-key"}}`,
 	} {
