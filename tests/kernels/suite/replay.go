@@ -34,7 +34,8 @@ func (s *Suite) replay(t *testing.T, r result) {
 	for _, f := range output.Formats {
 		var out bytes.Buffer
 		cut, err := replay.Run(r.job.Name, bytes.NewReader(text), replay.Options{Format: f, Out: &out, Err: io.Discard})
-		if err != nil || cut {
+		// Profiles need a map with a stack in its key; tests/output replays those.
+		if isProfile := f.Name == "folded" || f.Name == "pprof"; cut || err != nil && !isProfile {
 			t.Errorf("replay as %s: cut %v, %v", f.Name, cut, err)
 		}
 		if got := out.String(); f == output.Formats[0] && got != want && !strings.HasPrefix(want, "No probes") && s.find(r.job.Name).Run == "" {
