@@ -135,14 +135,11 @@ func (f *fleet) compile(script, object string, more ...string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		f.t.Fatalf("%v\n%s", err, out)
 	}
-	f.size = 0
-	for _, name := range []string{object, strings.TrimSuffix(object, ".o") + ".json"} {
-		fi, err := os.Stat(filepath.Join(f.dir, name))
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		f.size += fi.Size()
+	fi, err := os.Stat(filepath.Join(f.dir, object)) // its manifest is in it
+	if err != nil {
+		f.t.Fatal(err)
 	}
+	f.size = fi.Size()
 }
 
 // command returns a btc fan command with the given arguments.
