@@ -36,7 +36,7 @@ func withSymbols(class elf.Class, order binary.ByteOrder, symtab, dynsym []entry
 		if class == elf.ELFCLASS32 {
 			size = 16
 		}
-		b.Write(make([]byte, size)) // the placeholder
+		b.Write(make([]byte, size)) // the first symbol of a table is null
 		for _, e := range list {
 			at := uint32(0)
 			if e.name != "" {

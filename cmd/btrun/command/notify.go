@@ -16,9 +16,9 @@ import (
 type notifier struct {
 	fd int
 	to *unix.SockaddrUnix
-	// watchdog is how often the manager wants to be told that the run is alive; 0: not at all. told is when it was.
+	// watchdog is the interval in which the manager expects a keep-alive; 0: none. pinged is when the last was sent.
 	watchdog time.Duration
-	told     time.Time
+	pinged   time.Time
 }
 
 // newNotifier opens the socket while btrun still has its privileges. It unsets the variables, so
@@ -56,8 +56,8 @@ func (n *notifier) alive() {
 	if n.watchdog == 0 {
 		return
 	}
-	if now := time.Now(); now.Sub(n.told) >= n.watchdog/4 {
-		n.told = now
+	if now := time.Now(); now.Sub(n.pinged) >= n.watchdog/4 {
+		n.pinged = now
 		n.send("WATCHDOG=1")
 	}
 }

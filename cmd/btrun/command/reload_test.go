@@ -118,7 +118,7 @@ func TestRequestReload(t *testing.T) {
 	}
 }
 
-// TestWatchdog checks that a manager that wants to be told that the run is alive is told often enough, and not for
+// TestWatchdog checks that a manager with a watchdog gets keep-alives often enough, and not if the watchdog is that of
 // another process.
 func TestWatchdog(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "socket")
