@@ -100,6 +100,8 @@ func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
 		return fmt.Errorf("unknown buffer mode %q: expected %s", r.Buffer, list(output.Buffers))
 	case ro.Sort != "" && !slices.Contains(render.Orders, ro.Sort):
 		return fmt.Errorf("unknown order %q: expected %s", r.Sort, list(render.Orders))
+	case ro.Reload && r.Record != nil:
+		return errors.New("Record cannot be combined with Options.Reload: a recording is of one object")
 	case r.Every < 0 || r.Top < 0 || r.MaxSeries < 0:
 		return errors.New("a report with a negative Every, Top or MaxSeries")
 	case (ro.Sink.Metrics || ro.Sink.Profile) && ro.Mode != "":

@@ -17,25 +17,40 @@ var caller = struct{ uid, gid int }{-1, -1}
 
 // AsCaller calls f, in which files are found and opened with no more rights than the user who called this program:
 // the one that sudo or pkexec names, or the real user of a program with file capabilities. For root itself it just
-// calls f. It must not be called concurrently, and f must not start goroutines that open files.
+// calls f. For others it must not be called concurrently, nor while other goroutines open files.
 func AsCaller(f func()) {
-	caller.uid, caller.gid = os.Getuid(), os.Getgid()
-	if caller.uid == 0 {
-		for _, by := range []string{"SUDO_UID", "PKEXEC_UID"} {
-			if uid, err := strconv.ParseUint(os.Getenv(by), 10, 31); err == nil {
-				caller.uid, caller.gid = int(uid), int(uid)
-				if gid, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 31); err == nil {
-					caller.gid = int(gid)
-				}
-				break
-			}
-		}
+	uid, gid := callerIDs()
+	if uid == 0 {
+		f()
+		return
 	}
-	if caller.uid == 0 {
-		caller.uid = -1
-	}
+	caller.uid, caller.gid = uid, gid
 	asCaller(f)
 	caller.uid = -1
+}
+
+// HasCaller reports whether AsCaller opens files with the rights of another user.
+func HasCaller() bool {
+	uid, _ := callerIDs()
+	return uid != 0
+}
+
+// callerIDs returns the user who called this program, and the group; 0: root itself.
+func callerIDs() (uid, gid int) {
+	uid, gid = os.Getuid(), os.Getgid()
+	if uid != 0 {
+		return uid, gid
+	}
+	for _, by := range []string{"SUDO_UID", "PKEXEC_UID"} {
+		if n, err := strconv.ParseUint(os.Getenv(by), 10, 31); err == nil {
+			uid, gid = int(n), int(n)
+			if n, err := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 31); err == nil {
+				gid = int(n)
+			}
+			break
+		}
+	}
+	return uid, gid
 }
 
 // asCaller calls f in a thread with the caller's rights. Go has no call for the credentials of one thread.

@@ -41,6 +41,9 @@ const minRotate = 64 << 10
 // operands are parameters.
 func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
 	o, err := parseLine(args, carried)
+	if err == nil {
+		err = o.asService()
+	}
 	if err == nil && o.Parameters != "" {
 		var more []string
 		if more, err = fileParameters(o.Parameters); err == nil {
@@ -147,6 +150,11 @@ func (o *arguments) bound() (err error) {
 	}
 	for _, path := range []string{o.Output, o.Record, o.Capture} {
 		if err := o.policy.Output(path); err != nil {
+			return err
+		}
+	}
+	if o.Reload {
+		if err := o.policy.Results(o.Results); err != nil {
 			return err
 		}
 	}

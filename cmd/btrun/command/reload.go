@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 	"btc/btrace"
 	"btc/internal/safefile"
 	"btc/loader/diag"
+	"btc/loader/policy"
 )
 
 // reloader reads the object and its parameters again on SIGUSR2 (--reload), and replaces those of the run.
@@ -23,22 +25,37 @@ type reloader struct {
 	args    *arguments
 	session *btrace.Session
 	manager *notifier
-	results *documentFile // of --reload=FILE; nil: none
-	count   int           // reloads that have ended
+	count   int // reloads that have ended
+
+	mu      sync.Mutex
+	results *documentFile // of --reload=FILE; nil: none, or the run has ended
 }
 
 // startReloader makes a run reload.
-func startReloader(o *arguments, s *btrace.Session, manager *notifier, g *guard) error {
+func startReloader(o *arguments, s *btrace.Session, manager *notifier, g *guard) (*reloader, error) {
 	r := &reloader{args: o, session: s, manager: manager}
 	if o.Results != "" {
+		if !isReplaced(o.Results) {
+			return nil, fmt.Errorf("--reload: %s: %w", o.Results, safefile.ErrNotRegular)
+		}
 		var err error
 		if r.results, err = createDocument(o.Results); err != nil {
-			return fmt.Errorf("--reload: %w", err)
+			return nil, fmt.Errorf("--reload: %w", err)
 		}
 	}
 	r.write("")
 	go r.serve(g.reloads, g.over)
-	return nil
+	return r, nil
+}
+
+// end removes the file of --reload, whose process ID is soon that of another process.
+func (r *reloader) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.results != nil {
+		os.Remove(r.results.path)
+		r.results = nil
+	}
 }
 
 // serve reloads for each signal, or once for several that come during a reload, until over is closed.
@@ -79,64 +96,90 @@ func (r *reloader) reload() error {
 // loading is the second line of the file of --reload during a reload. Otherwise it is why the last one failed, or empty.
 const loading = "..."
 
-// write writes the number of reloads that have ended, and a text, to the file of --reload.
+// write writes the process ID, the number of reloads that have ended, and a text, to the file of --reload.
 func (r *reloader) write(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.results == nil {
 		return
 	}
-	fmt.Fprintf(r.results, "%d\n%s", r.count, text)
+	fmt.Fprintf(r.results, "%d %d\n%s", os.Getpid(), r.count, text)
 	if err := r.results.Replace(); err != nil {
 		fmt.Fprintf(r.args.Report.Err, "btrun: %v\n", err)
 	}
 }
 
-// requestReload makes the process of --request-reload reload, and waits for the result.
+// requestReload makes the process of --request-reload reload, and waits for the result. It sends no signal to a process that
+// has not written the file of --reload: SIGUSR2 ends most.
 func requestReload(o *arguments) error {
-	count, text, err := readResult(o.Results)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("process %d does not run with --reload=%s, or has not attached its probes yet", o.Request, o.Results)
+	process, err := unix.PidfdOpen(o.Request, 0) // the ID is not used again before the file is read
+	if err != nil {
+		return fmt.Errorf("process %d: %w", o.Request, err)
 	}
+	defer unix.Close(process)
+	result, err := readResult(o)
 	if err != nil {
 		return err
 	}
-	until := count + 1
-	if text == loading { // perhaps of the files of before
+	until := result.count + 1
+	if result.text == loading { // perhaps of the files of before
 		until++
 	}
-	for err := unix.Kill(o.Request, unix.SIGUSR2); ; err = unix.Kill(o.Request, 0) {
+	for err := unix.PidfdSendSignal(process, unix.SIGUSR2, nil, 0); ; err = unix.PidfdSendSignal(process, 0, nil, 0) {
 		if err != nil {
 			return fmt.Errorf("process %d: %w", o.Request, err)
 		}
 		time.Sleep(20 * time.Millisecond)
-		if count, text, err = readResult(o.Results); err != nil {
-			return fmt.Errorf("process %d has ended: %w", o.Request, err)
+		if result, err = readResult(o); err != nil {
+			return fmt.Errorf("the run has ended: %w", err)
 		}
-		if count >= until && text != loading {
+		if result.count >= until && result.text != loading {
 			break
 		}
 	}
-	if text != "" {
-		return errors.New("the object was not replaced: " + text)
+	if result.text != "" {
+		return errors.New("the object was not replaced: " + result.text)
 	}
 	return nil
 }
 
-// readResult reads the file of --reload.
-func readResult(path string) (count int, text string, err error) {
-	b, err := safefile.Read(path, 64<<10)
-	if err != nil {
-		return 0, "", err
-	}
+// result is the content of the file of --reload.
+type result struct {
+	count int
+	text  string
+}
+
+// readResult reads the file of --reload, which the process of --request-reload has written.
+func readResult(o *arguments) (r result, err error) {
+	b, err := safefile.Read(o.Results, 64<<10)
 	first, text, _ := strings.Cut(string(b), "\n")
-	if count, err = strconv.Atoi(first); err != nil {
-		return 0, "", fmt.Errorf("%s was not written by btrun --reload", path)
+	pid, count, _ := strings.Cut(first, " ")
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		if r.count, err = strconv.Atoi(count); err != nil || pid != strconv.Itoa(o.Request) {
+			return r, fmt.Errorf("process %d does not run with --reload=%s, or has not attached its probes yet", o.Request, o.Results)
+		}
 	}
-	return count, strings.TrimSuffix(text, "\n"), nil
+	r.text = strings.TrimSuffix(text, "\n")
+	return r, err
+}
+
+// asService refuses the options of services to users who run btrun with more rights than their own, under the policy of the
+// host: --reload=FILE writes a file, --parameters reads one, and --request-reload sends a signal, with the rights of btrun.
+func (o *arguments) asService() error {
+	if !o.Reload && o.Request == 0 && o.Parameters == "" {
+		return nil
+	}
+	p, err := policy.Host()
+	if err == nil && p != nil && safefile.HasCaller() {
+		err = errors.New("--reload, --request-reload and --parameters are for services: " +
+			"the policy of this host does not permit them with the rights of another user")
+	}
+	return err
 }
 
 // fileParameters returns the words of the last line PARAMETERS=... of a file for EnvironmentFile of systemd.exec(5); a
 // file that does not exist has none. The line is read as the unit with $PARAMETERS would read it: the value may be in
-// quotes, and then words in it may.
+// quotes, and then words in it may; a backslash at its end continues it.
 func fileParameters(path string) ([]string, error) {
 	b, err := safefile.Read(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -145,14 +188,13 @@ func fileParameters(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := "\n" + string(b)
-	const key = "\nPARAMETERS="
-	at := strings.LastIndex(text, key)
-	if at < 0 {
-		return nil, nil
+	value := ""
+	for line := range strings.SplitSeq(strings.ReplaceAll(string(b), "\\\n", ""), "\n") {
+		if text, is := strings.CutPrefix(strings.TrimSpace(line), "PARAMETERS="); is {
+			value = strings.TrimSpace(text)
+		}
 	}
-	value, _, _ := strings.Cut(text[at+len(key):], "\n")
-	if value = strings.TrimSpace(value); value != "" && (value[0] == '"' || value[0] == '\'') {
+	if value != "" && (value[0] == '"' || value[0] == '\'') {
 		var parts []string
 		parts, err = words(value)
 		value = strings.Join(parts, " ")

@@ -35,6 +35,7 @@ func TestFileParameters(t *testing.T) {
 		{`PARAMETERS="a b"`, []string{"a", "b"}},
 		{`PARAMETERS="'a b' c"`, []string{"a b", "c"}},
 		{`PARAMETERS=a 'b  c' "d \"e\"" f\ g ''`, []string{"a", "b  c", `d "e"`, "f g", ""}},
+		{"  PARAMETERS=a \\\nb\n", []string{"a", "b"}},
 		{`PARAMETERS=it's`, nil},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -83,6 +84,17 @@ func TestRequestReload(t *testing.T) {
 	if err := requestReload(o); err == nil || !strings.Contains(err.Error(), "does not run with --reload=") {
 		t.Errorf("without a file: %v", err)
 	}
+	for _, text := range []string{"0\n", "1 0\n", "", "x 0\n"} { // not of this process, which would get the signal
+		if err := os.WriteFile(o.Results, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := requestReload(o); err == nil || !strings.Contains(err.Error(), "does not run with --reload=") {
+			t.Errorf("a file with %q: %v", text, err)
+		}
+	}
+	if len(asked) > 0 {
+		t.Error("a process that has not written the file got the signal")
+	}
 	d, err := createDocument(o.Results)
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +127,30 @@ func TestRequestReload(t *testing.T) {
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
 			t.Errorf("%q: %v", c.want, err)
 		}
+	}
+}
+
+// TestReloadFile checks that the file of --reload is a regular one, and exists as long as the run.
+func TestReloadFile(t *testing.T) {
+	o := &arguments{}
+	o.Results = "/dev/null"
+	if _, err := startReloader(o, nil, nil, &guard{}); err == nil || !strings.Contains(err.Error(), "--reload: /dev/null: ") {
+		t.Errorf("a device: %v", err)
+	}
+	o.Results = filepath.Join(t.TempDir(), "result")
+	over := make(chan struct{})
+	defer close(over)
+	r, err := startReloader(o, nil, nil, &guard{over: over})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(o.Results); err != nil || string(text) != fmt.Sprintf("%d 0\n", os.Getpid()) {
+		t.Errorf("%q, %v", text, err)
+	}
+	r.end()
+	r.write(loading)
+	if _, err := os.Stat(o.Results); !os.IsNotExist(err) {
+		t.Errorf("after the end: %v", err)
 	}
 }
 

@@ -236,9 +236,11 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 	if o.Mode == "" {
 		close(attached)
 		if o.Reload {
-			if err := startReloader(o, s, manager, g); err != nil {
+			r, err := startReloader(o, s, manager, g)
+			if err != nil {
 				return 1, err
 			}
+			defer r.end()
 		}
 		manager.send("READY=1")
 		if told != nil {
