@@ -12,14 +12,15 @@ import (
 )
 
 // bundleCompletion returns the completions of a bundle: the options of the loader, and after -- those of the script. They need
-// nothing but the shell, because a host has no btc.
+// nothing but the shell, because a host has no btc. The names in an object can be hostile, and quotes do not help: compgen -W and
+// complete -a of fish expand $(...) in the words themselves. Parameters with other characters than those of isPlain are omitted.
 func bundleCompletion(shell, name string, m *manifest.Manifest) string {
 	table := append(option.Table{{Name: "completion", Value: "SHELL", Choices: option.Choices("bash", "zsh", "fish"), Help: "print completions for a shell"}},
 		new(options.Values).Table()...)
 	var script option.Table
 	seen := map[string]bool{}
 	for i := range m.Params {
-		if p := &m.Params[i]; !strings.HasPrefix(p.Name, "$") && !seen[p.Name] {
+		if p := &m.Params[i]; isPlain(p.Name) && !seen[p.Name] {
 			seen[p.Name] = true
 			script = append(script, option.Option{Name: p.Name, Value: "VALUE", Help: p.Help})
 		}
@@ -37,7 +38,7 @@ func bundleCompletion(shell, name string, m *manifest.Manifest) string {
 		}
 		fmt.Fprintf(&b, "  esac\n  [[ $word == -* ]] && COMPREPLY=($(compgen -W %s -- \"$word\"))\n}\ncomplete -o default -F %s -- %s\n", quoted(words(table, "")+" --"), fn, quoted(name))
 	case "zsh":
-		fmt.Fprintf(&b, "#compdef %s\nlocal -a options script\noptions=(\n", name)
+		fmt.Fprintf(&b, "#compdef %s\nlocal -a options script\noptions=(\n", plainLine(name))
 		pairs(&b, table, "")
 		b.WriteString(")\nscript=(\n")
 		pairs(&b, script, "=")
@@ -71,6 +72,11 @@ func bundleCompletion(shell, name string, m *manifest.Manifest) string {
 		}
 	}
 	return b.String()
+}
+
+// isPlain reports whether a shell expands nothing in a name.
+func isPlain(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return identifier(r) != r && r != '.' && r != '-' })
 }
 
 // identifier replaces what a shell function's name cannot have.
