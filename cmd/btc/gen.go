@@ -34,7 +34,8 @@ func genGoCommand() *command {
 	return &command{
 		name: "go", operands: "FILE.bt [-- PARAMETERS]", summary: "write a Go file with the compiled script and its types", files: []string{"bt"},
 		about: "Writes FILE_btc.go and FILE_btc.o into the current directory: a function that loads the " +
-			"script, a struct of its parameters, and its maps and events with their types.",
+			"script, a struct of its parameters, and its maps and events with their types. " +
+			"Signatures that btc sign writes next to the object are part of the program that is built then.",
 		examples: []example{
 			{"btc gen go --package main reads.bt", "write reads_btc.go and reads_btc.o"},
 			{"//go:generate btc gen go reads.bt", "the same, in Go source"},

@@ -5,8 +5,10 @@ package gengo
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,6 +140,43 @@ func TestName(t *testing.T) {
 	for text, want := range map[string]string{"slow-reads": "SlowReads", "a_b": "AB", "9p": "X9p", "": "", "-": "", "日": "X日"} {
 		if have := Name(text); have != want {
 			t.Errorf("Name(%q) = %q, want %q", text, have, want)
+		}
+	}
+}
+
+// TestEmbedded checks with the go command which files the generated source embeds: the object, signed or not, and nothing else
+// that is beside it.
+func TestEmbedded(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	for _, object := range []string{"x_btc.o", "a b_btc.o", "[a]_btc.o", "b].o"} {
+		dir := t.TempDir()
+		source, err := Source(new(manifest.Manifest), Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: object, Script: "x.bt"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(name, text string) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stem := strings.TrimSuffix(object, ".o")
+		write("go.mod", "module example.com/x\n\ngo 1.26\n")
+		write(stem+".go", string(source))
+		for _, other := range []string{stem + ".old", stem + ".json", object + "~", object + ".orig", object + ".bak", object + ".minisig~", "y_btc.o", "a_btc.o"} {
+			write(other, "")
+		}
+		var want []string
+		for _, name := range []string{object, object + ".minisig", object + ".sig"} {
+			write(name, "")
+			want = append(want, name)
+			list := exec.Command("go", "list", "-e", "-f", `{{range .EmbedFiles}}{{.}}{{"\n"}}{{end}}`, ".")
+			list.Dir, list.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+			out, err := list.CombinedOutput()
+			if got := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v, %q, want %q", object, err, got, want)
+			}
 		}
 	}
 }
