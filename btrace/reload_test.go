@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"btc/btrace"
+	"btc/fleet/replay"
+	"btc/loader/output"
 )
 
 // flood is processes with a name of their own that write single bytes to /dev/null.
@@ -220,6 +223,27 @@ func TestReloadOrder(t *testing.T) {
 	}
 	if rest := fmt.Sprintf("%d\nend\n\n\n@i: %d\nbegin other\nend other\n", n-1, n); !strings.Contains(out, rest) {
 		t.Errorf("no %q in\n%s", rest, out)
+	}
+}
+
+// TestReloadReplays checks that a recording has the head of each object, after the line of the reload, so that it replays.
+func TestReloadReplays(t *testing.T) {
+	const script = `begin { printf("%s\n", str($1)); } interval:s:100 { @i = 1; }`
+	r := reported(t, parsed(t, script), btrace.Options{Args: []string{"a"}}, "json2")
+	r.reload(t, script, "b")
+	r.reload(t, `begin { printf("%d %d\n", 3, 4); @other = 5; }`)
+	text := r.finish(t)
+	var kinds []string
+	for line := range strings.Lines(text) {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(line, `{"type": "`), `"`)
+		kinds = append(kinds, kind)
+	}
+	if got, want := strings.Join(kinds, " "), "head printf reload head printf snapshot map reload head printf snapshot map"; got != want {
+		t.Errorf("lines: %s\nwant %s\n%s", got, want, text)
+	}
+	var out strings.Builder
+	if _, err := replay.Run("run", strings.NewReader(text), replay.Options{Format: &output.Text, Out: &out, Err: io.Discard}); err != nil || !strings.HasPrefix(out.String(), "a\nb\n") || !strings.HasSuffix(out.String(), "3 4\n\n\n@other: 5\n") {
+		t.Errorf("replayed: %q, %v", out.String(), err)
 	}
 }
 

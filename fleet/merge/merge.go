@@ -206,7 +206,7 @@ func (s *Stream) Line(line []byte) error {
 		s.head = bytes.Clone(line)
 	}
 	if kind == "reload" { // maps that the new object does not have ended with the old one
-		s.last, s.size = nil, 0
+		s.last, s.size, s.head = nil, 0, nil
 	}
 	if kind != "map" {
 		return nil

@@ -318,10 +318,15 @@ func TestReload(t *testing.T) {
 	lines := `{"type": "map", "name": "@n", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}
 {"type": "map", "name": "@old", "shape": "count", "object": "x", "host": "h", "signed": false, "entries": [{"value": 5}]}
 {"type": "reload", "time": "2026-01-01T00:00:00Z", "object": "y"}
+{"type": "head", "version": 2, "name": "second", "manifest": {}}
 {"type": "map", "name": "@n", "shape": "count", "object": "y", "host": "h", "signed": false, "entries": [{"value": 7}]}`
+	lines = `{"type": "head", "version": 2, "name": "first", "manifest": {}}` + "\n" + lines
 	r := &Runs{}
 	if _, err := r.Read("web1", strings.NewReader(lines)); err != nil {
 		t.Fatal(err)
+	}
+	if head := string(r.AppendHead(nil, time.Time{}, nil)); !strings.Contains(head, `"name": "second"`) {
+		t.Errorf("the head is not that of the last object: %s", head)
 	}
 	if names, _ := r.Names(); len(names) != 1 || string(r.AppendText(nil, "@n")) != "@n: 7\n" {
 		t.Errorf("maps %q, report %s", names, r.AppendText(nil, "@n"))

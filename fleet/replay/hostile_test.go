@@ -67,6 +67,87 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestPieces checks that a recording without the lines after its head replays, as a rotated file does, wherever it begins.
+func TestPieces(t *testing.T) {
+	m := script(t)
+	whole := 0
+	for name, report := range reports {
+		lines := strings.SplitAfter(record(m, &output.Text, report).rec.String(), "\n")
+		for i := 1; i < len(lines); i++ {
+			out, _, err := replayed(m, &output.Text, lines[0]+strings.Join(lines[i:], ""))
+			if err != nil {
+				t.Errorf("%v, without %d lines: %v", name, i-1, err)
+			}
+			if i > 1 && strings.HasPrefix(lines[i-1], `{"type": "snapshot"`) {
+				whole += len(out)
+			}
+		}
+	}
+	if whole == 0 {
+		t.Error("no map printed whose snapshot is in another file")
+	}
+	lines := strings.SplitAfter(small, "\n")
+	out, _, err := replayText(lines[0]+strings.Join(lines[4:], ""), Options{})
+	if !strings.HasPrefix(out, "\n@[3]: 1\n@[4]: 2\n@h:") || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	// The maps of a snapshot before --from are not those of a later one.
+	late := strings.Replace(small, `{"type": "map", "time": "2026-11-28T09:00:05Z", "name": "@"`, `{"type": "map", "time": "2026-11-28T09:00:05.5Z", "name": "@"`, 1)
+	from, _ := ParseMoment("5.2s")
+	if out, _, err := replayText(late, Options{From: from}); out != "" || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestObjects checks that the head of an object that has replaced another one begins a replay with its manifest, that a
+// head that was repeated does not, and that a run without it ends there.
+func TestObjects(t *testing.T) {
+	const reload = `{"type": "reload", "time": "2026-11-28T09:00:04Z", "object": "17"}` + "\n"
+	lines := strings.SplitAfter(small, "\n")
+	other := strings.NewReplacer(`"name":"@h"`, `"name":"@other"`, `"name": "@h"`, `"name": "@other"`, "09:00:00Z", "09:00:04Z").Replace(small)
+	want, _, err := replayText(small, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := strings.ReplaceAll(want, "@h", "@other")
+	part := lines[0] + lines[1]
+	for _, tc := range []struct{ name, text, want, err string }{
+		{"another object", strings.Join(lines[:6], "") + reload + other, want + second, ""},
+		{"the same object", part + reload + small, "bash 7\n" + want, ""},
+		{"a rotated file", part + lines[0] + strings.Join(lines[2:], ""), want, ""},
+		{"the head of the new object in another file than the reload", part + reload + lines[0] + other, "bash 7\n" + second, ""},
+		{"no head", part + reload + lines[2], "bash 7\n", "r.jsonl:4: another object replaced"},
+		{"no head, in a snapshot", part + strings.Join(lines[3:6], "") + reload + lines[2], "bash 7\n" + strings.TrimPrefix(want, "bash 7\nsh 8\n"), "r.jsonl:7: another object replaced"},
+		{"a hostile head", part + reload + strings.Replace(other, "btc/1", "x", 1), "bash 7\n", "r.jsonl:4: its manifest"},
+	} {
+		out, _, err := replayText(tc.text, Options{})
+		if out != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+			t.Errorf("%s: %q, %v; want %q, %s", tc.name, out, err, tc.want, tc.err)
+		}
+	}
+	from, _ := ParseMoment("4.5s")
+	if out, _, err := replayText(part+reload+other, Options{From: from}); err != nil || out != strings.TrimPrefix(second, "bash 7\nsh 8\n") {
+		t.Errorf("times count from the start of the first object: %q, %v", out, err)
+	}
+}
+
+// broken panics when it should write.
+type broken struct{ output.Sink }
+
+func (broken) Lost(uint64) { panic("broken") }
+
+// TestPanic checks that what precedes a panic is printed.
+func TestPanic(t *testing.T) {
+	f := output.Text
+	f.New = func(r *output.Run) output.Sink { return broken{output.Text.New(r)} }
+	lines := strings.SplitAfter(small, "\n")
+	text := strings.Join(lines[:3], "") + `{"type": "lost_events", "time": "2026-11-28T09:00:04Z", "count": 1}` + "\n"
+	out, _, err := replayText(text, Options{Format: &f})
+	if out != "bash 7\nsh 8\n" || err == nil || err.Error() != "r.jsonl:4: internal error: broken" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // TestPart checks --from and --to.
 func TestPart(t *testing.T) {
 	for _, tc := range []struct{ from, to, want string }{

@@ -11,6 +11,8 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -65,11 +67,11 @@ func (m Moment) in(started time.Time) time.Time {
 	return m.At
 }
 
-// Errors about a recording.
-var (
-	// ErrVersion1 is the error for output of json2 version 1, which lacks what a replay needs.
-	ErrVersion1 = errors.New("it is json2 of version 1, or has no head: btc merge reads it, btc replay needs btrun --record, or -f json2 of a newer btrun")
-)
+// ErrVersion1 is the error for output of json2 version 1, which lacks what a replay needs.
+var ErrVersion1 = errors.New("it is json2 of version 1, or has no head: btc merge reads it, btc replay needs btrun --record, or -f json2 of a newer btrun")
+
+// ErrReplaced is the error for what another object reported whose head is not in the recording.
+var ErrReplaced = errors.New("another object replaced the one of the head here (btrun --reload), and the head of the new one does not follow")
 
 // player replays a recording.
 type player struct {
@@ -93,8 +95,13 @@ type player struct {
 	at       time.Time
 	maps     [][]byte
 	size     int
+	room     int  // bytes that the lines of a snapshot may take
+	skip     bool // the maps that follow are of a snapshot that is not printed
 	maxBytes int
-	ended    bool // the recording has its last line
+
+	sum      [sha256.Size]byte // of the head
+	started  time.Time         // the run
+	replaced bool              // by another object, whose head follows
 }
 
 // period is a period of a time zone.
@@ -108,31 +115,38 @@ type period struct {
 func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
 	p := &player{opts: opts, maxBytes: maxHead}
 	n := 0
-	defer func() {
-		if x := recover(); x != nil {
-			err = fmt.Errorf("%s:%d: internal error: %v", name, n, x)
-		}
-	}()
-	cut, err = merge.Lines(in, p.maxLine, func(line []byte) error {
-		n++
-		return p.line(line)
+	err = guarded(func() (err error) {
+		cut, err = merge.Lines(in, p.maxLine, func(line []byte) error {
+			n++
+			return p.line(line)
+		})
+		return err
 	})
 	if err == nil && p.run == nil {
 		err = ErrVersion1
 	}
-	if err != nil {
-		err = fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
-	}
 	if p.run != nil {
-		if e := p.flush(); err == nil && e != nil {
-			err = fmt.Errorf("%s:%d: %w", name, n, e)
-		}
+		e := guarded(p.flush)
+		err = cmp.Or(err, e)
 		p.run.Out.Flush(true)
 	}
-	if p.err != nil {
-		err = p.err
+	switch {
+	case p.err != nil:
+		return cut, p.err
+	case err != nil:
+		return cut, fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
 	}
-	return cut, err
+	return cut, nil
+}
+
+// guarded returns the error of f, or a panic as an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("internal error: %v", x)
+		}
+	}()
+	return f()
 }
 
 // maxHead bounds the first line: a manifest has at most 64 MiB.
@@ -162,23 +176,26 @@ func (p *player) line(text []byte) error {
 		return p.head(text, line)
 	case p.run == nil:
 		return ErrVersion1
+	case p.replaced:
+		return ErrReplaced
 	}
 	at, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
 	if err != nil {
 		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
 	}
-	if kind == "map" && p.pending && !line.Get("line").Exists() {
-		if p.size += len(text); p.size > p.room() {
-			return errors.New("its maps take more memory than the object allows")
-		}
-		p.maps = append(p.maps, append([]byte(nil), text...))
-		return nil
+	if kind == "map" && !line.Get("line").Exists() {
+		return p.collect(text, at)
 	}
+	p.skip = false
 	if err := p.flush(); err != nil {
 		return err
 	}
-	if p.opts.From.Given && at.Before(p.opts.From.in(p.run.Started)) || p.opts.To.Given && at.After(p.opts.To.in(p.run.Started)) {
-		p.outside(kind, line)
+	if kind == "reload" {
+		p.replaced = true
+		return nil
+	}
+	if p.outside(at) {
+		p.remember(kind, line)
 		return nil
 	}
 	p.run.At = at
@@ -253,20 +270,57 @@ func eachPart(l *manifest.Layout, add func(manifest.Field)) {
 	}
 }
 
-func (p *player) room() int { return max(p.maxBytes, 64<<20) }
+// collect keeps the line of a map for the end of its snapshot. A rotated file may begin within a snapshot: what it has of
+// it is one, too.
+func (p *player) collect(text []byte, at time.Time) error {
+	if p.skip {
+		return nil
+	}
+	if !p.pending {
+		if p.outside(at) {
+			return nil
+		}
+		p.pending, p.final, p.at = true, false, at
+		p.losses, p.costs = nil, nil
+	}
+	if p.size += len(text); p.size > p.room {
+		return errors.New("its maps take more memory than the object allows")
+	}
+	p.maps = append(p.maps, bytes.Clone(text))
+	return nil
+}
 
-// outside remembers what is needed of a line that is not printed.
-func (p *player) outside(kind string, line gjson.Result) {
-	if kind == "detached" {
+// outside reports whether a time is not in the part that is replayed.
+func (p *player) outside(at time.Time) bool {
+	return p.opts.From.Given && at.Before(p.opts.From.in(p.started)) || p.opts.To.Given && at.After(p.opts.To.in(p.started))
+}
+
+// remember keeps what is needed of a line that is not printed.
+func (p *player) remember(kind string, line gjson.Result) {
+	switch kind {
+	case "detached":
 		p.detached = append(p.detached, p.detachment(line))
+	case "snapshot":
+		p.skip = true
 	}
 }
 
-// head begins the replay.
+// head begins the replay. Another head, of an object that replaced the one before (--reload), begins it anew; that of a
+// rotated file that was appended to another one is the same.
 func (p *player) head(text []byte, line gjson.Result) error {
-	if p.run != nil { // a rotated file that was appended to another one
-		return nil
+	sum := sha256.Sum256(bytes.TrimSpace(text))
+	p.replaced, p.skip = false, false
+	if p.run != nil {
+		if sum == p.sum {
+			return nil
+		}
+		if err := p.flush(); err != nil {
+			return err
+		}
+		p.run.Out.Flush(true)
+		p.formats, p.zone, p.losses, p.costs, p.detached = nil, nil, nil, nil, nil
 	}
+	p.sum = sum
 	if v := line.Get("version"); v.Raw != strconv.Itoa(output.Version) {
 		return fmt.Errorf("json2 of version %.20s: this btc reads versions 1 and %d", v.Raw, output.Version)
 	}
@@ -277,6 +331,8 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	if err := applyHead(m, line); err != nil {
 		return err
 	}
+	want := merge.Expect(m)
+	p.maxBytes, p.room = max(want.MaxLine(), maxHead), want.Room()
 	if p.merged = line.Get("merged").Bool(); p.merged && line.Get("by_host").Bool() {
 		addHost(m)
 	}
@@ -285,13 +341,15 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
 	}
 	p.manifest = m
+	if p.run == nil {
+		p.started = started
+	}
 	if p.opts.Format == nil {
 		p.opts.Format = &output.Text
 	}
 	if err := p.opts.Format.CheckMap(m, p.opts.Map); err != nil {
 		return err
 	}
-	p.maxBytes = max(merge.Expect(m).MaxLine(), maxHead)
 	line.Get("zone").ForEach(func(_, x gjson.Result) bool {
 		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
 		return len(p.zone) < 1000
@@ -575,8 +633,6 @@ func (p *player) report(kind string, line gjson.Result) error {
 		p.trial(kind, line.Get("data"))
 	case "message":
 		p.run.Message(line.Get("text").String())
-	case "end":
-		p.ended = true
 	}
 	return err
 }

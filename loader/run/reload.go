@@ -123,7 +123,7 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 	opts.Args, opts.Params = args, params
 	opts.Progress, opts.Hint, opts.Live = nil, nil, false
 	opts.Out, opts.Err, opts.Sink, opts.Getenv = old.opts.Out, old.opts.Err, old.opts.Sink, old.opts.Getenv
-	s := &session{manifest: o.Manifest, opts: opts, end: old.end, deadline: old.deadline}
+	s := &session{manifest: o.Manifest, text: o.Text, opts: opts, end: old.end, deadline: old.deadline}
 	s.gate, s.number, s.before = old.gate, old.number+1, old
 	s.msg.screen = old.msg.screen
 	s.connect()
@@ -183,10 +183,11 @@ func (x *Session) serve() error {
 		x.now.Store(next)
 		x.mu.Unlock()
 		s.close()
-		next.announce()
 		if r, ok := next.front.sink.(output.Reloader); ok {
 			r.Reloaded()
 		}
+		next.begin()
+		next.announce()
 		close(next.begun)
 	}
 }

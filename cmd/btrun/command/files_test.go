@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,7 +135,7 @@ func TestRotatingFile(t *testing.T) {
 // TestRotatingRecording checks that each file begins with the head of the recording.
 func TestRotatingRecording(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.jsonl")
-	r, err := createRotating(path, 60, 2, nil)
+	r, err := createRotating(path, 30, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +151,45 @@ func TestRotatingRecording(t *testing.T) {
 		want := head + strings.Repeat("-", 20) + line + "\n"
 		if b, _ := os.ReadFile(name); string(b) != want {
 			t.Errorf("%s: %q, want %q", filepath.Base(name), b, want)
+		}
+	}
+}
+
+// TestRotatingHeads checks that a head counts for no file's size, and that files begin with the last one, also if it
+// comes in one piece with the lines around it.
+func TestRotatingHeads(t *testing.T) {
+	head := func(n int) string {
+		return fmt.Sprintf(`{"type": "head", "version": 2, "object": %q}`, strings.Repeat(fmt.Sprint(n), 90)) + "\n"
+	}
+	text := head(1) + "aaaaaaaaa\nbbbbbbbbb\nccccccccc\nddddddddd\n" + head(2) + "eeeeeeeee\nfffffffff\n"
+	for _, tc := range []struct {
+		size int64
+		want []string // FILE first
+	}{
+		{20, []string{head(2) + "eeeeeeeee\nfffffffff\n", head(1) + "ccccccccc\nddddddddd\n" + head(2), head(1) + "aaaaaaaaa\nbbbbbbbbb\n"}},
+		{30, []string{head(1) + "ddddddddd\n" + head(2) + "eeeeeeeee\nfffffffff\n", head(1) + "aaaaaaaaa\nbbbbbbbbb\nccccccccc\n"}},
+	} {
+		for _, piece := range []int{1, 7, len(text)} {
+			path := filepath.Join(t.TempDir(), "x.jsonl")
+			r, err := createRotating(path, tc.size, 5, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for part := range slices.Chunk([]byte(text), piece) {
+				r.Write(part)
+			}
+			if err := r.end(true); err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range tc.want {
+				name := path
+				if i > 0 {
+					name = fmt.Sprintf("%s.%d", path, i)
+				}
+				if b, _ := os.ReadFile(name); string(b) != want {
+					t.Errorf("size %d, pieces of %d: file %d: %q, want %q", tc.size, piece, i, b, want)
+				}
+			}
 		}
 	}
 }
@@ -186,6 +226,58 @@ func TestRotatingFileFullDisk(t *testing.T) {
 	}
 	if m := messages.String(); strings.Count(m, "\n") > 3 || !strings.Contains(m, "lines were dropped: no space left") {
 		t.Error(m)
+	}
+}
+
+// TestRotatingFullDiskHead checks that a head that does not fit is written, whole, when there is space, before any line.
+func TestRotatingFullDiskHead(t *testing.T) {
+	dir := smallDisk(t)
+	filler := filepath.Join(dir, "filler")
+	fill := func() {
+		f, err := os.Create(filler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b := make([]byte, 4096); ; {
+			if _, err := f.Write(b); err != nil {
+				break
+			}
+		}
+		f.Close()
+	}
+	head := func(n int) string { return fmt.Sprintf(`{"type": "head", "object": "%05000d"}`, n) + "\n" }
+	for _, first := range []bool{true, false} {
+		var messages strings.Builder
+		r, err := createRotating(filepath.Join(dir, "x.jsonl"), 0, 5, &messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := head(2)
+		if !first {
+			want = head(1) + "one\n" + want
+			r.Write([]byte(head(1) + "one\n"))
+		}
+		fill()
+		if first { // the page of the other file has space for a part
+			fi, err := os.Stat(filler)
+			if err != nil {
+				t.Fatal(err)
+			}
+			os.Truncate(filler, fi.Size()-4096)
+		}
+		r.Write([]byte(head(2) + "lost\n"))
+		os.Remove(filler)
+		r.Write([]byte("two\n"))
+		if err := r.end(true); err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := os.ReadFile(r.path); string(b) != want+"two\n" {
+			t.Errorf("first %v: %d bytes: %.60q", first, len(b), b)
+		}
+		if m := messages.String(); !strings.Contains(m, "1 lines were dropped: no space left") {
+			t.Error(m)
+		}
+		os.Remove(r.path)
 	}
 }
 

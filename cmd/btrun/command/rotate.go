@@ -16,7 +16,8 @@ import (
 // rotatingFile is the -o file of a long run. When it reaches its maximum size it becomes FILE.1,
 // FILE.1 becomes FILE.2, and so on. If the disk is full, or the file cannot be written for another
 // reason, it drops whole lines, reports how many, and continues when it can: the last file always
-// ends with a whole line. If somebody renames or removes the file, it continues in a new one.
+// ends with a whole line. If somebody renames or removes the file, it continues in a new one. Each file of a recording
+// begins with its head, or the one of the object that has replaced another one; heads do not count for the size.
 type rotatingFile struct {
 	path string
 	size int64 // maximum size of a file, in bytes; 0: no rotation
@@ -27,7 +28,9 @@ type rotatingFile struct {
 	started  bool      // the old content has been truncated
 	written  int64     // size of f, up to the end of a line, in bytes
 	looked   time.Time // when the path was last compared with f
-	head     []byte    // the first line, if each file begins with it: the head of a recording
+	head     []byte    // the last head of a recording; nil: the first line was not one
+	owed     bool      // f lacks the head
+	heads    int64     // bytes of heads in f
 	partial  []byte    // an incomplete line
 	dropped  uint64    // dropped lines
 	reported uint64    // dropped lines that have been reported
@@ -66,7 +69,7 @@ func (r *rotatingFile) open() error {
 		f.Close()
 		return err
 	}
-	r.f, r.written = f, 0
+	r.f, r.written, r.heads = f, 0, 0
 	if r.started {
 		r.written = fi.Size()
 	}
@@ -121,10 +124,20 @@ func (r *rotatingFile) Write(p []byte) (int, error) {
 // lines writes whole lines, to as many files as needed.
 func (r *rotatingFile) lines(b []byte) {
 	for len(b) > 0 {
+		if n := r.readHead(b); n > 0 {
+			r.put(nil)
+			b = b[n:]
+			continue
+		}
 		n := len(b)
-		if room := r.size - r.written; r.size > 0 && int64(n) > room {
+		if r.head != nil {
+			if i := bytes.Index(b, nextHead); i >= 0 {
+				n = i + 1
+			}
+		}
+		if room := r.size + r.heads - r.written; r.size > 0 && int64(n) > room {
 			n = bytes.LastIndexByte(b[:max(room, 0)], '\n') + 1
-			if n == 0 && r.written > 0 {
+			if n == 0 && r.written > r.heads {
 				if err := r.rotate(); err != nil {
 					r.drop(b, err)
 					return
@@ -143,17 +156,31 @@ func (r *rotatingFile) lines(b []byte) {
 	}
 }
 
-// put writes whole lines, or as many of them as fit if the disk is full.
+// nextHead is how the head of a recording begins, after the end of a line.
+var nextHead = []byte("\n{\"type\": \"head\"")
+
+// readHead returns the length of the head that b begins with, and keeps it to be written. Only what begins with a head is
+// a recording.
+func (r *rotatingFile) readHead(b []byte) int {
+	n := bytes.IndexByte(b, '\n') + 1
+	if n == 0 || r.head == nil && r.started || !bytes.HasPrefix(b, nextHead[1:]) {
+		return 0
+	}
+	r.head, r.owed = bytes.Clone(b[:n]), true
+	return n
+}
+
+// put writes whole lines, or as many of them as fit if the disk is full. The head, if the file lacks it, is before them,
+// or nothing is written.
 func (r *rotatingFile) put(b []byte) {
 	n := 0
-	if !r.started && bytes.HasPrefix(b, []byte(`{"type": "head"`)) {
-		r.head = bytes.Clone(b[:bytes.IndexByte(b, '\n')+1])
-	}
-	again := r.started
 	err := r.ready()
-	if err == nil && again && r.written == 0 && len(r.head) > 0 {
-		n, err = r.f.WriteAt(r.head, 0)
-		r.written, n = int64(n), 0
+	if err == nil && len(r.head) > 0 && (r.owed || r.written == 0) {
+		if _, err = r.f.WriteAt(r.head, r.written); err == nil {
+			r.written, r.heads, r.owed = r.written+int64(len(r.head)), r.heads+int64(len(r.head)), false
+		} else {
+			r.owed = true
+		}
 	}
 	if err == nil {
 		n, err = r.f.WriteAt(b, r.written)
