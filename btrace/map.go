@@ -14,13 +14,13 @@ import (
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/render"
+	"btc/loader/run"
 )
 
 // Map is a map of the script.
 type Map struct {
 	session *Session
 	m       *manifest.Map
-	values  decoder
 }
 
 // Maps lists the script's maps in the order of their names.
@@ -85,16 +85,13 @@ type Entry struct {
 
 // Snapshot reads the map, while programs run or after the session has ended, but not after Close.
 // The values are not all read at the same instant.
-func (m *Map) Snapshot() (*Snapshot, error) { return m.read((*Session).elements) }
+func (m *Map) Snapshot() (*Snapshot, error) { return m.read(run.MapReader.Elements) }
 
 // Take reads the map and empties it. An update by a program meanwhile is either in the snapshot or
 // in the map afterwards, so that the sum of all snapshots counts everything exactly once.
-func (m *Map) Take() (*Snapshot, error) { return m.read((*Session).take) }
+func (m *Map) Take() (*Snapshot, error) { return m.read(run.MapReader.Take) }
 
-func (s *Session) elements(m *manifest.Map) ([]render.Element, error) { return s.run.Elements(m) }
-func (s *Session) take(m *manifest.Map) ([]render.Element, error)     { return s.run.Take(m) }
-
-func (m *Map) read(how func(*Session, *manifest.Map) ([]render.Element, error)) (*Snapshot, error) {
+func (m *Map) read(how func(run.MapReader, *manifest.Map) ([]render.Element, error)) (x *Snapshot, err error) {
 	if m == nil {
 		return nil, ErrNoMap
 	}
@@ -103,11 +100,13 @@ func (m *Map) read(how func(*Session, *manifest.Map) ([]render.Element, error)) 
 	if m.session.state == closed {
 		return nil, ErrClosed
 	}
-	elems, err := how(m.session, m.m)
-	if err != nil {
-		return nil, err
-	}
-	return m.values.snapshot(m.m, elems, render.Top{}), nil
+	m.session.run.Read(func(r run.MapReader) {
+		var elems []render.Element
+		if elems, err = how(r, m.m); err == nil {
+			x = decoder{r.Env(), r.Frames}.snapshot(m.m, elems, render.Top{})
+		}
+	})
+	return x, err
 }
 
 // snapshot decodes elements.

@@ -9,17 +9,17 @@ import (
 
 	"btc/loader/metrics"
 	"btc/loader/output"
+	"btc/loader/run"
 )
 
 // Metrics reads a session as metrics: its maps whose values are numbers, what was lost, and with a budget the cost of
 // its probes. Names, help, labels and values are those of btrun -f prometheus. It is for any library of metrics;
-// package promcollector has a collector for Prometheus' own.
+// package promcollector has a collector for Prometheus' own. After Session.Reload they are those of the new object.
 type Metrics struct {
 	session *Session
-	loads   int        // of the session
+	options MetricOptions
 	mu      sync.Mutex // guards sampler
 	sampler *output.Sampler
-	object  string
 }
 
 // MetricOptions are those of Report with the same names.
@@ -78,14 +78,25 @@ func (s *Session) Metrics(o MetricOptions) (*Metrics, error) {
 	if o.Object == "" {
 		o.Object = s.object
 	}
-	return &Metrics{session: s, loads: s.loads, sampler: s.run.Sampler(o.Object, o.MaxSeries), object: o.Object}, nil
+	m := &Metrics{session: s, options: o}
+	s.run.Read(m.follow)
+	return m, nil
 }
 
 // Object returns the value of the label "object" of all series.
-func (m *Metrics) Object() string { return m.object }
+func (m *Metrics) Object() string { return m.options.Object }
 
-// Describe lists all metrics that Read may return, without series.
+// follow makes the metrics those of the object that counts.
+func (m *Metrics) follow(r run.MapReader) {
+	if m.sampler == nil || m.sampler.Manifest != r.Manifest() {
+		m.sampler = r.Sampler(m.options.Object, m.options.MaxSeries)
+	}
+}
+
+// Describe lists all metrics that Read may return, without series, until another object replaces this one.
 func (m *Metrics) Describe() []Metric {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var all []Metric
 	m.sampler.Describe(func(f *output.Family) { all = append(all, m.metric(f)) })
 	return all
@@ -102,21 +113,25 @@ func (m *Metrics) Read() ([]Metric, error) {
 	if s.state == closed {
 		return nil, ErrClosed
 	}
-	if m.loads != s.loads {
-		return nil, errors.New("the object was replaced: its metrics are those that Session.Metrics returns now")
-	}
 	var all []Metric
+	s.run.Read(func(r run.MapReader) { all = m.read(r, s.running()) })
+	return all, nil
+}
+
+// read reads the maps of an object.
+func (m *Metrics) read(r run.MapReader, running bool) (all []Metric) {
+	m.follow(r)
 	broken := map[string]error{}
 	m.sampler.Families(func(show func(*output.Map)) {
-		for _, x := range s.maps {
-			elems, err := s.elements(x.m)
+		for _, x := range r.Maps() {
+			elems, err := r.Elements(x)
 			if err != nil {
-				broken[x.m.Name] = err
+				broken[x.Name] = err
 				continue
 			}
-			show(&output.Map{Map: x.m, Elements: elems})
+			show(&output.Map{Map: x, Elements: elems})
 		}
-	}, s.running(), func(f *output.Family) { all = append(all, m.metric(f)) })
+	}, running, func(f *output.Family) { all = append(all, m.metric(f)) })
 	if len(broken) > 0 {
 		m.sampler.Describe(func(f *output.Family) {
 			if err := broken[f.Map]; err != nil {
@@ -126,7 +141,7 @@ func (m *Metrics) Read() ([]Metric, error) {
 			}
 		})
 	}
-	return all, nil
+	return all
 }
 
 // running reports whether the session was attached and has not ended; mu is held.
@@ -147,7 +162,7 @@ func (m *Metrics) metric(f *output.Family) Metric {
 	}
 	for i := range f.Series {
 		from := &f.Series[i]
-		to := MetricSeries{Labels: []MetricLabel{{metrics.ObjectLabel, m.object}}, Count: from.Count}
+		to := MetricSeries{Labels: []MetricLabel{{metrics.ObjectLabel, m.options.Object}}, Count: from.Count}
 		for j, value := range from.Values {
 			if !metrics.Absent(f.Labels[j], value) {
 				to.Labels = append(to.Labels, MetricLabel{f.Labels[j], value})

@@ -302,3 +302,123 @@ func TestReloadFails(t *testing.T) {
 		t.Errorf("%d writes, and the report is\n%s", want, out)
 	}
 }
+
+// TestReloadNames checks that addresses of processes that exited before a reload have names after it, that a Map from before
+// shows them, and that the process which reads files for it ends with the session.
+func TestReloadNames(t *testing.T) {
+	f := newFlood(t)
+	script := `uprobe:libc:write /comm == "` + f.name + `" && arg0 == 1/ { @[ustack(1)] = count(); @by[usym(reg("ip"))] = count(); }`
+	s := loaded(t, script, btrace.Options{DropEvents: true, Reload: true})
+	attach(t, s)
+	if out, err := exec.Command(f.path, "if=/dev/zero", "of=/dev/null", "bs=1", "status=none", "count=3").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	before := s.Maps()
+	for range 2 {
+		if err := s.Reload(parsed(t, script), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range append(before, s.Maps()...) {
+		snapshot, err := m.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(snapshot.Entries) != 1 || snapshot.Entries[0].Value != btrace.Count(3) {
+			t.Errorf("%s has %v", m.Name(), snapshot.Entries)
+			continue
+		}
+		switch key := snapshot.Entries[0].Key[0].(type) {
+		case btrace.Stack:
+			if len(key.Addresses) != 1 || len(key.Frames) != 1 || !strings.Contains(key.Frames[0], "write") {
+				t.Errorf("%s: the stack of the process is %q, %#x", m.Name(), key.Frames, key.Addresses)
+			}
+		case btrace.Symbol:
+			if !strings.Contains(key.Name, "write") {
+				t.Errorf("%s: the function of the process is %q", m.Name(), key.Name)
+			}
+		}
+	}
+	s.Close()
+	if n := helpers(t); n > 0 {
+		t.Errorf("%d processes that parse files are left", n)
+	}
+}
+
+// TestReloadMetrics reads metrics, and maps from before, while objects replace each other.
+func TestReloadMetrics(t *testing.T) {
+	script := func(i int) string {
+		return fmt.Sprintf("begin { @begun = sum((uint64)1); } interval:s:100 { @other%d = count(); }", i)
+	}
+	s := loaded(t, script(0), btrace.Options{DropEvents: true, Reload: true})
+	attach(t, s)
+	metrics, err := s.Metrics(btrace.MetricOptions{Object: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, reloads := s.Map("begun"), 10
+	read := func() (value float64, names string) {
+		all, err := metrics.Read()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range all {
+			if names += m.Name + " "; m.Err != nil {
+				t.Error(m.Err)
+			} else if m.Name == "btc_x_begun_total" && len(m.Series) == 1 {
+				value = m.Series[0].Value
+			}
+		}
+		return value, names
+	}
+	var readers sync.WaitGroup
+	var over atomic.Bool
+	readers.Go(func() {
+		for last := 0.0; !over.Load(); {
+			value, _ := read()
+			if value < last || value < 1 || value > float64(1+reloads) {
+				t.Errorf("@begun is %v after %v", value, last)
+			}
+			last = value
+			if _, err := begun.Snapshot(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range reloads {
+		if err := s.Reload(parsed(t, script(i+1)), nil, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	over.Store(true)
+	readers.Wait()
+	if value, names := read(); value != float64(1+reloads) || !strings.Contains(names, "_other10") || strings.Contains(names, "_other9") {
+		t.Errorf("@begun is %v; metrics %s", value, names)
+	}
+}
+
+// TestReloadClose closes a session for which Wait has not been called while Reload waits for that.
+func TestReloadClose(t *testing.T) {
+	const script = "interval:s:100 { @n = count(); }"
+	s := loaded(t, script, btrace.Options{DropEvents: true, Reload: true, Process: &btrace.Process{}})
+	attach(t, s)
+	result := make(chan error, 1)
+	go func() { result <- s.Reload(parsed(t, script), nil, nil) }()
+	select {
+	case err := <-result:
+		t.Fatalf("Reload did not wait: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	for what, c := range map[string]chan error{"Reload": result, "Close": closed} {
+		select {
+		case err := <-c:
+			if failed := err != nil; failed != (what == "Reload") {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s waits forever", what)
+		}
+	}
+}

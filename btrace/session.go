@@ -35,7 +35,6 @@ type Session struct {
 	mu     sync.RWMutex
 	state  state
 	maps   []*Map
-	loads  int    // how many objects there were
 	object string // its name in metrics
 	sites  int    // what Attached returns
 
@@ -119,10 +118,8 @@ func (s *Session) load(ctx context.Context, o *Object, opts *Options,
 // listMaps sets what Maps returns.
 func (s *Session) listMaps() {
 	s.maps = nil
-	s.loads++
-	env := s.run.Env()
 	for _, m := range s.run.Maps() {
-		s.maps = append(s.maps, &Map{session: s, m: m, values: decoder{env, s.run.Frames}})
+		s.maps = append(s.maps, &Map{session: s, m: m})
 	}
 }
 
@@ -132,7 +129,9 @@ func (s *Session) listMaps() {
 // the old object run, and a Report shows these maps. The begin programs of the new object run in any case.
 //
 // If Reload returns an error, the old object goes on as if nothing had happened; unless the session has ended, which
-// returns an error as well. Values of Maps and Map from before stay valid for maps that have not changed.
+// returns an error as well, or the begin programs of the new object have run: these are the last step that can fail, and
+// what they did to maps that both objects have stays. Values of Maps and Map from before stay valid for maps that have
+// not changed, and Metrics follow the object.
 func (s *Session) Reload(o *Object, args []string, params map[string]string) error {
 	x, err := o.read()
 	if err != nil {

@@ -4,6 +4,7 @@ package filter
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/cilium/ebpf"
@@ -19,14 +20,20 @@ type Gate struct {
 	words *ebpf.Map
 	bytes *ebpf.Memory
 	cpus  int
-	slots map[string]int // of attach points
-	// unordered are the slots of programs whose order is not known.
-	unordered [rewrite.GateLine]bool
+	// The attach points of the object that counts; of the one that Of was called for last; and, since Switch, of the one
+	// that counted before.
+	now, next, before map[string]gateSlot
+}
+
+// gateSlot is the slot of an attach point.
+type gateSlot struct {
+	slot      int
+	unordered bool // the order of its programs is not known
 }
 
 // NewGate creates the map, open for generation 0, on a host with this many possible CPUs.
 func NewGate(cpus int) (*Gate, error) {
-	g := &Gate{cpus: cpus, slots: map[string]int{}}
+	g := &Gate{cpus: cpus}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "btc_gate", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(rewrite.GateLine * (1 + rewrite.GateTasks + cpus)), MaxEntries: 1,
 		Flags: unix.BPF_F_MMAPABLE,
@@ -42,24 +49,39 @@ func NewGate(cpus int) (*Gate, error) {
 }
 
 // Of returns the gate of the programs of each clause of an object. Programs with the same attach point, in two objects,
-// have the same slot; in one object they have different ones as long as there are enough.
+// have the same slot; in one object they have different ones as long as there are enough. The object is the first one,
+// or one that may replace the one that counts.
 func (g *Gate) Of(m *manifest.Manifest, generation byte) map[string]rewrite.Gate {
 	all, seen := map[string]rewrite.Gate{}, map[string]int{}
+	var used [rewrite.GateLine]bool
+	for _, s := range g.now {
+		used[s.slot] = true
+	}
+	g.next = map[string]gateSlot{}
 	for i := range m.Programs {
 		p := &m.Programs[i]
 		key := p.Attach.Attaches(p.Kind)
 		seen[key]++
 		key += " " + strconv.Itoa(seen[key])
-		slot, ok := g.slots[key]
+		order := orderOf(p.Kind)
+		gate := rewrite.Gate{Map: g.words.FD(), CPUs: g.cpus, Generation: generation, Direct: order == apart}
+		if gate.Direct {
+			all[p.Name] = gate
+			continue
+		}
+		s, ok := g.now[key]
 		if !ok {
-			slot = len(g.slots) % rewrite.GateLine
-			g.slots[key] = slot
+			if s = (gateSlot{slices.Index(used[:], false), order == unknown}); s.slot < 0 {
+				s.slot = len(g.next) % rewrite.GateLine
+			}
+			used[s.slot] = true
 		}
-		all[p.Name] = rewrite.Gate{
-			Map: g.words.FD(), CPUs: g.cpus, Slot: slot, Generation: generation,
-			NewFirst: orderOf(p.Kind) == tasksNewFirst, ByTask: orderOf(p.Kind) == tasksNewFirst,
-		}
-		g.unordered[slot] = g.unordered[slot] || orderOf(p.Kind) == unknown
+		g.next[key] = s
+		gate.Slot, gate.NewFirst, gate.ByTask = s.slot, order == tasksNewFirst, order == tasksNewFirst
+		all[p.Name] = gate
+	}
+	if g.now == nil {
+		g.now = g.next
 	}
 	return all
 }
@@ -92,6 +114,7 @@ func orderOf(kind string) order {
 
 // Switch makes another generation count, from one event to the next: one byte changes.
 func (g *Gate) Switch(to byte) error {
+	g.before, g.now = g.now, g.next
 	_, err := g.bytes.WriteAt([]byte{to}, 0)
 	return err
 }
@@ -100,10 +123,16 @@ func (g *Gate) Switch(to byte) error {
 // returns how many events may have been counted by neither generation, because the order of their programs is not known.
 func (g *Gate) Settle(to byte) (missed int) {
 	const first = rewrite.GateLine * (1 + rewrite.GateTasks)
+	var unordered [rewrite.GateLine]bool
+	for key, s := range g.now {
+		if _, both := g.before[key]; both && s.unordered {
+			unordered[s.slot] = true
+		}
+	}
 	lines := make([]byte, rewrite.GateLine*g.cpus)
 	g.bytes.ReadAt(lines, first) // it has this size
 	for i := range lines {
-		if lines[i] == to && g.unordered[i%rewrite.GateLine] {
+		if lines[i] == to && unordered[i%rewrite.GateLine] {
 			missed++
 		}
 	}

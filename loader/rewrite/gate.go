@@ -17,6 +17,8 @@ type Gate struct {
 	CPUs       int
 	Slot       int  // of the attach point, below GateLine: programs of both generations for the same event have the same
 	Generation byte // that of the program
+	// Direct means that programs of two generations never run for the same event: they need no copies.
+	Direct bool
 	// NewFirst means that the kernel runs the program that was attached last before those attached earlier.
 	NewFirst bool
 	// ByTask means that programs run in the context of a task that can be interrupted, or move to another CPU, between
@@ -40,11 +42,19 @@ const (
 //
 // If programs run in the opposite order (NewFirst), the new one changes the copy when it counts, and the old one counts
 // each event for which it has not changed.
+//
+// Programs that have events of their own (Direct) read only the word.
 func (g *Gate) emit(p *prologue) {
 	if g.Map == 0 {
 		return
 	}
 	mine, slot, lines := int32(g.Generation), int16(g.Slot), GateLine
+	if g.Direct {
+		p.addMap(asm.R2, g.Map, 0)
+		p.emit(load(asm.R2, asm.R2, 0, asm.Byte))
+		p.leave(asm.JNE, asm.R2, mine)
+		return
+	}
 	if g.ByTask {
 		p.emit(callHelper(asm.FnGetCurrentPidTgid), aluImm(asm.And, asm.R0, GateTasks-1))
 	} else {

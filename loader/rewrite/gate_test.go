@@ -67,6 +67,25 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestGateDirect checks that programs with events of their own count each event from the switch on, or up to it.
+func TestGateDirect(t *testing.T) {
+	old, next, words := gates(t, Gate{Direct: true, CPUs: 1024})
+	defer old.Close()
+	defer next.Close()
+	for generation := range byte(2) {
+		words(generation)
+		for number, prog := range []*ebpf.Program{old, next} {
+			result, err := prog.Run(&ebpf.RunOptions{Context: make([]byte, 8*12)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if counted := result == 7; counted != (byte(number) == generation) {
+				t.Errorf("the first event after a switch to %d: program %d counts: %t", generation, number, counted)
+			}
+		}
+	}
+}
+
 // gates loads programs of generations 0 and 1, which return 7 for an event that they count. words sets the generation
 // that counts.
 func gates(t *testing.T, g Gate) (old, next *ebpf.Program, words func(byte)) {

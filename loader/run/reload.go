@@ -78,6 +78,8 @@ func (x *Session) Reload(o *object.Object, args []string, params map[string]stri
 	select {
 	case old.handOver <- func() { done <- replace(old, s) }:
 		err = <-done
+	case <-old.end.stopping: // perhaps before Serve
+		err = errEnded
 	case <-x.ended:
 		err = errEnded
 	}
@@ -123,7 +125,7 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 	opts.Args, opts.Params = args, params
 	opts.Progress, opts.Hint, opts.Live = nil, nil, false
 	opts.Out, opts.Err, opts.Sink, opts.Getenv = old.opts.Out, old.opts.Err, old.opts.Sink, old.opts.Getenv
-	s := &session{manifest: o.Manifest, text: o.Text, opts: opts, end: old.end, deadline: old.deadline}
+	s := &session{manifest: o.Manifest, text: o.Text, opts: opts, end: old.end}
 	s.gate, s.number, s.before = old.gate, old.number+1, old
 	s.msg.screen = old.msg.screen
 	s.connect()
@@ -156,7 +158,7 @@ func replace(s, next *session) error {
 		return err
 	}
 	waitForPrograms()
-	s.next, s.maps.next, next.before = next, next.maps, nil
+	s.next, s.maps.next, next.before, next.deadline = next, next.maps, nil, s.deadline
 	if n := s.gate.Settle(next.number); n > 0 {
 		next.msg.warn(fmt.Sprintf("WARNING: reload: up to %d events were counted by neither object", n))
 	}
@@ -180,6 +182,7 @@ func (x *Session) serve() error {
 			return err
 		}
 		x.mu.Lock()
+		next.names.inherit(&s.names, hasEvent(next.manifest, "proc"))
 		x.now.Store(next)
 		x.mu.Unlock()
 		s.close()
@@ -262,6 +265,18 @@ func (t *mapTable) inherit(old *mapTable) error {
 		return nil
 	}
 	return t.loaded.Variables["gen"].Set(t.gen)
+}
+
+// inherit takes over what another session, which has ended, knows of processes, many of which have exited: maps that are
+// kept have their addresses. processes means that the object has such addresses.
+func (n *names) inherit(old *names, processes bool) {
+	if !processes || old.table == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old.table.Join(n.symbols())
+	n.table, old.table = old.table, nil
 }
 
 // inherit adds the losses of the session before, which has ended, to those that metrics count.

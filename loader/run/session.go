@@ -133,6 +133,7 @@ func (x *Session) Finish() (status int, err error) { return x.s().finish() }
 
 // Close frees all resources. Nothing is attached when it returns.
 func (x *Session) Close() {
+	x.s().end.stop()   // a Reload that waits for Serve returns
 	x.reloading.Lock() // nothing is loaded meanwhile
 	defer x.reloading.Unlock()
 	s := x.s()
@@ -178,22 +179,37 @@ func (x *Session) RunSelf() {
 // Maps lists the script's maps in byte order of their names.
 func (x *Session) Maps() []*manifest.Map { return x.s().maps.scripts() }
 
-// Elements returns the current content of a map of Maps; any goroutine may call it until Close.
-func (x *Session) Elements(m *manifest.Map) ([]render.Element, error) {
-	return x.ofMap(m, (*mapTable).elements)
+// Read calls f with the maps of the object that counts. It is not replaced before f returns. Any goroutine may call Read
+// until Close; f must not call methods of the session.
+func (x *Session) Read(f func(r MapReader)) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	f(MapReader{x.s()})
 }
 
-// Take reads and empties a map in one step; any goroutine may call it until Close. A concurrent
-// update by a program is either in the result or in the map afterwards.
-func (x *Session) Take(m *manifest.Map) ([]render.Element, error) {
-	return x.ofMap(m, (*mapTable).take)
+// MapReader reads maps. It is valid until the function returns that Read passes it to.
+type MapReader struct{ s *session }
+
+// Manifest returns the manifest of the object.
+func (r MapReader) Manifest() *manifest.Manifest { return r.s.manifest }
+
+// Maps is like Session.Maps.
+func (r MapReader) Maps() []*manifest.Map { return r.s.maps.scripts() }
+
+// Elements returns the current content of a map of Maps.
+func (r MapReader) Elements(m *manifest.Map) ([]render.Element, error) {
+	return r.ofMap(m, (*mapTable).elements)
+}
+
+// Take reads and empties a map in one step. A concurrent update by a program is either in the result or in the map
+// afterwards.
+func (r MapReader) Take(m *manifest.Map) ([]render.Element, error) {
+	return r.ofMap(m, (*mapTable).take)
 }
 
 // ofMap reads a map, which may be one of an object that has been replaced.
-func (x *Session) ofMap(m *manifest.Map, read func(*mapTable, *manifest.Map) ([]render.Element, error)) ([]render.Element, error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	t := x.s().maps
+func (r MapReader) ofMap(m *manifest.Map, read func(*mapTable, *manifest.Map) ([]render.Element, error)) ([]render.Element, error) {
+	t := r.s.maps
 	now := t.manifest.Map(m.Name)
 	if now == nil || now != m && !keep.Same(now, m) {
 		return nil, fmt.Errorf("%s: the object that had this map was replaced", m.Name)
@@ -201,15 +217,11 @@ func (x *Session) ofMap(m *manifest.Map, read func(*mapTable, *manifest.Map) ([]
 	return read(t, now)
 }
 
-// Env returns the host data for printing values of maps; any goroutine may use it until Close.
-func (x *Session) Env() *format.Env { return x.s().env() }
+// Env returns the host data for printing values of maps.
+func (r MapReader) Env() *format.Env { return r.s.env() }
 
 // Frames returns the addresses of a stack, innermost first.
-func (x *Session) Frames(l *manifest.Layout, id uint64) []uint64 {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.s().maps.frames(l, id)
-}
+func (r MapReader) Frames(l *manifest.Layout, id uint64) []uint64 { return r.s.maps.frames(l, id) }
 
 // Losses returns the losses that the manifest names, and their counters; nil if these cannot be read.
 func (x *Session) Losses() ([]manifest.Loss, []uint64) {
@@ -219,16 +231,16 @@ func (x *Session) Losses() ([]manifest.Loss, []uint64) {
 	return s.manifest.Losses, s.losses.read()
 }
 
-// Sampler returns a sampler of the maps, whose keys are named as those of a run that prints metrics; it may be used
-// until Close or Reload, by one goroutine at a time.
-func (x *Session) Sampler(object string, maxSeries int) *output.Sampler {
-	s := x.s()
+// Sampler returns a sampler of the maps, whose keys are named as those of a run that prints metrics. It may be used with
+// readers of the same manifest, by one goroutine at a time.
+func (r MapReader) Sampler(object string, maxSeries int) *output.Sampler {
+	s := r.s
 	if hasCgroupKey(s.manifest) {
 		s.names.cgroups.Load()
 	}
-	r := s.facts()
-	r.Object, r.MaxSeries = object, maxSeries
-	return output.NewSampler(r)
+	facts := s.facts()
+	facts.Object, facts.MaxSeries = object, maxSeries
+	return output.NewSampler(facts)
 }
 
 // Points returns what became of the attach points that the kernel was asked for.

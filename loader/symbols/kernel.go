@@ -95,6 +95,37 @@ func (t *Table) Close() {
 	}
 }
 
+// Join adds the processes that another table has seen since, which must not have looked up addresses, and closes that
+// table. Referenced, Warn and Demangle become those of the other one.
+func (t *Table) Join(o *Table) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Referenced, t.Warn = o.Referenced, o.Warn
+	if t.Demangle != o.Demangle {
+		t.Demangle, t.shown = o.Demangle, 0
+		clear(t.readable)
+	}
+	if t.Watch == nil {
+		t.Watch, o.Watch = o.Watch, nil
+	}
+	t.clock++
+	for tgid, p := range o.procs {
+		if len(p.maps) > 0 || t.procs[tgid] == nil {
+			t.forget(tgid)
+			p.used = t.clock
+			t.procs[tgid] = p
+			t.mapBytes += p.bytes
+		}
+	}
+	for id, f := range o.held {
+		if t.held[id] == nil && t.files[id] == nil {
+			t.held[id] = f
+			delete(o.held, id)
+		}
+	}
+	o.Close()
+}
+
 // warn shows a message once.
 //
 //go:noinline
