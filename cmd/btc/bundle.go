@@ -9,7 +9,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"btc/internal/bundle"
 	"btc/internal/objfile"
 	"btc/internal/option"
-	"btc/internal/signature"
 	"btc/loader/object"
 )
 
@@ -152,17 +150,9 @@ func (b *bundler) write(out string, files *object.Files, label string) error {
 		return err
 	}
 	c := new(bundle.Contents)
-	for _, s := range files.Signatures {
-		if s.Err != nil {
-			return s.Err
-		}
-		if _, err := signature.Parse(s.Text); err != nil {
-			err.Path = s.Path
-			return err
-		}
-		c.Object = append(append(c.Object, s.Text...), '\n')
+	if c.Object, err = files.Stream(); err != nil {
+		return err
 	}
-	c.Object = append(c.Object, files.Data...)
 	name := filepath.Base(out)
 	for i, shell := range bundle.Shells {
 		c.Completions[i] = []byte(bundleCompletion(shell, name, o.Manifest))
@@ -186,33 +176,42 @@ func (b *bundler) readLoader(a *arch.Arch) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return io.ReadAll(io.LimitReader(z, maxLoader))
+			return readAll(z, "the loader in this btc", maxLoader)
 		}
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
 		path = filepath.Join(filepath.Dir(self), "btrun")
-		if err := checkLoader(path, a); err != nil {
-			return nil, fmt.Errorf("this btc contains no loader for %s (those of a release do): use --loader FILE (%w)", a.Label, err)
+		data, err := loaderFile(path, a)
+		if err != nil {
+			err = fmt.Errorf("this btc contains no loader for %s (those of a release do): use --loader FILE (%w)", a.Label, err)
 		}
-	} else if err := checkLoader(path, a); err != nil {
-		return nil, fmt.Errorf("--loader: %w", err)
+		return data, err
 	}
-	return os.ReadFile(path)
+	data, err := loaderFile(path, a)
+	if err != nil {
+		err = fmt.Errorf("--loader: %w", err)
+	}
+	return data, err
 }
 
-// checkLoader returns an error if the file at path is not a loader for an architecture that runs bundles.
-func checkLoader(path string, a *arch.Arch) error {
+// loaderFile reads a file, and returns an error if it is not a loader for an architecture that runs bundles.
+func loaderFile(path string, a *arch.Arch) ([]byte, error) {
 	if fi, err := os.Stat(path); err != nil {
-		return err
-	} else if !fi.Mode().IsRegular() || fi.Size() > maxLoader {
-		return fmt.Errorf("%s is not btrun", path)
+		return nil, err
+	} else if !fi.Mode().IsRegular() { // a FIFO would wait
+		return nil, fmt.Errorf("%s is not btrun", path)
 	}
-	data, err := os.ReadFile(path)
+	data, err := readBounded(path, maxLoader)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return data, checkLoader(path, data, a)
+}
+
+// checkLoader returns an error if a file is not a loader for an architecture that runs bundles.
+func checkLoader(path string, data []byte, a *arch.Arch) error {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	switch {
 	case err != nil || f.Type != elf.ET_EXEC && f.Type != elf.ET_DYN || f.Class != elf.ELFCLASS64:

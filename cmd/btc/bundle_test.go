@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"btc/internal/arch"
 	"btc/internal/bundle"
 	"btc/internal/manifest"
 )
@@ -46,6 +47,26 @@ func TestHostileNames(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(dir, "made")); err == nil {
 			t.Errorf("%s: a name or help ran a command", shell)
+		}
+	}
+}
+
+// TestLargeFiles checks that files that are too large are errors, and are not cut.
+func TestLargeFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "btrun")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, maxLoader+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loaderFile(path, arch.ByName("x86_64")); err == nil || !strings.HasSuffix(err.Error(), "btrun: larger than 67108864 bytes") {
+		t.Errorf("a loader: %v", err)
+	}
+	for _, c := range []struct{ text, says string }{{"12", ""}, {"123", ""}, {"1234", "x: larger than 3 bytes"}} {
+		text, err := readAll(strings.NewReader(c.text), "x", 3)
+		if c.says == "" && (err != nil || string(text) != c.text) || c.says != "" && (err == nil || err.Error() != c.says) {
+			t.Errorf("%s: %q, %v", c.text, text, err)
 		}
 	}
 }

@@ -299,15 +299,9 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 		return nil, err
 	}
 	r.name = metrics.ObjectName(path)
-	stream := files.Data
-	if !files.Joined() {
-		stream = slices.Concat(files.Data, files.Manifest)
-	}
-	for _, s := range files.Signatures { // for hosts whose policies demand one
-		if s.Err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Path, s.Err)
-		}
-		stream = slices.Concat(s.Text, []byte("\n"), stream)
+	stream, err := files.Stream() // with the signatures, for hosts whose policies demand one
+	if err != nil {
+		return nil, err
 	}
 	r.object = func(label string) ([]byte, *manifest.Manifest, error) {
 		if !slices.Contains(r.base.Arches, label) {

@@ -60,7 +60,7 @@ func signFiles(paths []string, key, password string, o sign.Options) error {
 	case len(paths) == 0:
 		return errors.New("no object to sign")
 	}
-	text, err := readBounded(key)
+	text, err := readBounded(key, maxKeyFile)
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,12 @@ func signFiles(paths []string, key, password string, o sign.Options) error {
 // readPassword reads the password of a key, from a file or on the terminal.
 func readPassword(key, path string) ([]byte, error) {
 	if path != "" {
-		read := readBounded
+		text, err := []byte(nil), error(nil)
 		if path == "-" {
-			read = func(string) ([]byte, error) { return io.ReadAll(io.LimitReader(os.Stdin, maxKeyFile)) }
+			text, err = readAll(os.Stdin, "standard input", maxKeyFile)
+		} else {
+			text, err = readBounded(path, maxKeyFile)
 		}
-		text, err := read(path)
 		line, _, _ := bytes.Cut(text, []byte("\n"))
 		return bytes.TrimSuffix(line, []byte("\r")), err
 	}
@@ -118,18 +119,23 @@ func readPassword(key, path string) ([]byte, error) {
 	return term.ReadPassword(in)
 }
 
-// readBounded reads a small file.
-func readBounded(path string) ([]byte, error) {
+// readBounded reads the file at path.
+func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err == nil && len(text) > maxKeyFile {
-		err = fmt.Errorf("%s: larger than %d bytes", path, maxKeyFile)
+	return readAll(f, path, limit)
+}
+
+// readAll reads what has a name in messages.
+func readAll(r io.Reader, name string, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s: larger than %d bytes", name, limit)
 	}
-	return text, err
+	return data, err
 }
 
 func verifyCommand() *command {

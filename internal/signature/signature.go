@@ -110,7 +110,7 @@ func isSSH(id string) bool { return len(id) == publicSize }
 // demand must have a signature. It returns the signers.
 func Verify(object string, data []byte, files []File, demands [][]Key, now time.Time) ([]Signer, error) {
 	if len(files) == 0 {
-		return nil, &Error{Reason: Unsigned, Path: object, Text: "not signed: there is no " + strings.Join(Extensions, " or ")}
+		return nil, &Error{Reason: Unsigned, Path: object, Text: "not signed"}
 	}
 	var signers []Signer
 	met := make([]bool, len(demands))

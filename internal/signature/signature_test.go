@@ -173,7 +173,7 @@ func TestRefused(t *testing.T) {
 		reason  Reason // "": accepted
 		text    string // part of the message
 	}{
-		{"no signature", [][]Key{all}, "", Unsigned, "dir/object.bin: not signed: there is no .minisig or .sig"},
+		{"no signature", [][]Key{all}, "", Unsigned, "dir/object.bin: not signed"},
 		{"nobody is trusted", [][]Key{{}}, "object.default.minisig", Unknown, "signed by an unknown signer: minisign:A45D2C783812D68C is not a trusted key"},
 		{"minisign, key not trusted", [][]Key{sshOnly}, "object.default.minisig", Unknown, "minisign:A45D2C783812D68C"},
 		{"SSH, key not trusted", [][]Key{minisignOnly, other}, "object.ed25519.sig", Unknown, "SHA256:"},

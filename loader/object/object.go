@@ -59,6 +59,7 @@ type Files struct {
 	Manifest     []byte // the manifest as a file of its own; nil if there is none
 	manifestPath string
 	Signatures   []signature.File // of the object's file
+	unsigned     string           // what to do if there are no signatures; "": not known
 }
 
 // NewFiles returns the files of an object from elsewhere than a file at path. manifest is nil if there is only one file.
@@ -80,7 +81,7 @@ func ReadFiles(path string) (*Files, error) {
 		return nil, err
 	}
 	f := NewFiles(path, data, text)
-	f.Signatures = readSignatures(path)
+	f.Signatures, f.unsigned = readSignatures(path), "sign it: btc sign --key FILE "+path
 	return f, nil
 }
 

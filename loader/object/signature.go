@@ -87,5 +87,10 @@ func (o *Object) verify(all []signature.File, demands [][]signature.Key) ([]sign
 			Text: "its manifest is a file of its own, which a signature of the object does not cover: compile it again, so that the object contains it",
 		}
 	}
-	return signature.Verify(f.Path, f.Data, all, demands, time.Now())
+	signers, err := signature.Verify(f.Path, f.Data, all, demands, time.Now())
+	var e *signature.Error
+	if len(all) == 0 && f.unsigned != "" && errors.As(err, &e) {
+		e.Text += ": " + f.unsigned
+	}
+	return signers, err
 }

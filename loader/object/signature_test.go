@@ -192,3 +192,90 @@ func TestVerifyStream(t *testing.T) {
 		}
 	}
 }
+
+// Stream has what readStream reads back, and refuses what it would not.
+func TestStream(t *testing.T) {
+	data, err := os.ReadFile("testdata/joined.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := testSigner.sign(data)
+	file := func(text []byte) signature.File { return signature.File{Path: "x.o.sig", Text: text} }
+	for what, signatures := range map[string][]signature.File{
+		"none": nil, "one": {file(good)}, "without a newline": {file(bytes.TrimSpace(good))},
+		"several": {file(good), file(bytes.ReplaceAll(good, []byte("\n"), []byte("\r\n"))), file(good), file(good)},
+	} {
+		f := NewFiles("x.o", data, nil)
+		f.Signatures = signatures
+		stream, err := f.Stream()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		back, err := FromStream("x.o", stream)
+		if err != nil || !bytes.Equal(back.Data, data) || len(back.Signatures) != len(signatures) {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		for i := range signatures {
+			if !bytes.Equal(bytes.TrimSpace(back.Signatures[i].Text), bytes.TrimSpace(signatures[i].Text)) {
+				t.Errorf("%s: signature %d is %q", what, i, back.Signatures[i].Text)
+			}
+		}
+	}
+	for _, c := range []struct {
+		data       []byte
+		signatures []signature.File
+		says       string
+	}{
+		{data, []signature.File{file([]byte("\x89\x02\x33\x04\x00"))}, "x.o.sig: malformed signature: neither a signature of minisign nor"}, // gpg --detach-sign
+		{data, []signature.File{{Path: "x.o.sig", Err: errors.New("is a directory")}}, "x.o.sig: is a directory"},
+		{data, slices.Repeat([]signature.File{file(good)}, maxSignatures+1), "x.o: more than 4 signatures"},
+		{make([]byte, MaxBytes), []signature.File{file(good)}, "x.o: larger than 67108864 bytes with its signatures"},
+	} {
+		f := NewFiles("x.o", c.data, nil)
+		f.Signatures = c.signatures
+		if _, err := f.Stream(); err == nil || !strings.HasPrefix(err.Error(), c.says) {
+			t.Errorf("%q: %v", c.says, err)
+		}
+	}
+	old, err := ReadFiles("testdata/count.o") // with its manifest in a second file
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := old.Stream()
+	if err == nil {
+		_, err = FromStream("x.o", stream)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// An object without a signature says what to do, which depends on where it is from.
+func TestUnsigned(t *testing.T) {
+	data, err := os.ReadFile("testdata/joined.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(f *Files, err error) *Files {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for want, f := range map[string]*Files{
+		"testdata/joined.o: not signed: sign it: btc sign --key FILE testdata/joined.o": read(ReadFiles("testdata/joined.o")),
+		"standard input: not signed: send its signature before it":                      read(ReadStream(bufio.NewReader(bytes.NewReader(data)))),
+		"x.o: not signed: sign the object, then bundle it":                              read(FromStream("x.o", data)),
+		"object: not signed": NewFiles("object", data, nil),
+	} {
+		o, err := f.Parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = o.Verify(testSigner.keys(t)); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

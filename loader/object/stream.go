@@ -18,11 +18,11 @@ import (
 // StreamName is the path of an object that was read from a stream.
 const StreamName = "standard input"
 
-// ReadStream reads an object from a stream. It stops after the last byte of an object that contains its manifest: the
-// section headers are last, and the ELF header says where. An object without one has the manifest before or after it,
-// with nothing but spaces and newlines between them; the manifest ends with the brace that closes it. Signatures are before
-// both. If both exist, a
-// manifest before the object must be the same; one after it is not read. Each is bounded like a file.
+// ReadStream reads an object from a stream: its signatures, if it has any, and the object. It stops after the last byte of an
+// object that contains its manifest: the section headers are last, and the ELF header says where. An object without one has the
+// manifest before or after it, with nothing but spaces and newlines between them; the manifest ends with the brace that closes
+// it. If both exist, a manifest before the object must be the same, and one after it is not read. Each part is bounded like a
+// file.
 func ReadStream(r *bufio.Reader) (*Files, error) {
 	f, err := readStream(r)
 	if err != nil {
@@ -38,15 +38,42 @@ func FromStream(path string, text []byte) (*Files, error) {
 	if err != nil {
 		return nil, &InvalidError{path, err}
 	}
-	f.Path = path
+	f.Path, f.unsigned = path, "sign the object, then bundle it"
 	for i := range f.Signatures {
 		f.Signatures[i].Path = "the signature of " + path
 	}
 	return f, nil
 }
 
+// Stream returns the files in the form that ReadStream reads. Each signature must be one: a file of another program that is
+// beside the object, such as x.o.sig of GnuPG, would be taken for the object. An object that contains its manifest is no larger
+// than MaxBytes with its signatures, which is the bound of a bundle.
+func (f *Files) Stream() ([]byte, error) {
+	var all []byte
+	for i, s := range f.Signatures {
+		if s.Err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Path, s.Err)
+		}
+		if _, err := signature.Parse(s.Text); err != nil {
+			err.Path = s.Path
+			return nil, err
+		}
+		if i == maxSignatures {
+			return nil, fmt.Errorf("%s: more than %d signatures", f.Path, maxSignatures)
+		}
+		all = append(append(all, s.Text...), '\n')
+	}
+	if all = append(all, f.Data...); len(all) > MaxBytes {
+		return nil, fmt.Errorf("%s: larger than %d bytes with its signatures", f.Path, MaxBytes)
+	}
+	if !f.Joined() {
+		all = append(all, f.Manifest...)
+	}
+	return all, nil
+}
+
 func readStream(r *bufio.Reader) (*Files, error) {
-	f := &Files{Path: StreamName, manifestPath: "the manifest before it"}
+	f := &Files{Path: StreamName, manifestPath: "the manifest before it", unsigned: "send its signature before it"}
 	first, err := nextByte(r)
 	for err == nil && (first == 'u' || first == '-') && len(f.Signatures) < maxSignatures {
 		var s signature.File

@@ -92,7 +92,7 @@ func TestDemands(t *testing.T) {
 	}{
 		{nil, nil, ""},
 		{parsed(`{}`), nil, ""},
-		{parsed(`{}`), keys, "x.o: not signed: there is no .minisig or .sig"},
+		{parsed(`{}`), keys, "x.o: not signed"},
 		{nil, []signature.Key{}, "x.o: not signed"},
 		{parsed("{\n\"signers\": []}"), nil, "(/etc/btrun/policy.json:2 demands a signature)"},
 		{parsed(fmt.Sprintf("{\"signers\": [%q]}", minisignKey)), nil, "(/etc/btrun/policy.json:1 demands a signature)"},

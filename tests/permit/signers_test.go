@@ -59,7 +59,7 @@ func TestSigners(t *testing.T) {
 		args   []string
 	}{
 		{`{}`, "", []string{unsigned}},
-		{demands, "not signed: there is no .minisig or .sig (/etc/btrun/policy.json:2 demands a signature)", []string{unsigned}},
+		{demands, "not signed: sign it: btc sign --key FILE " + unsigned + " (/etc/btrun/policy.json:2 demands a signature)", []string{unsigned}},
 		{demands, "", []string{byMinisign}},
 		{demands, "", []string{"--verify", plain, byMinisign}},
 		{demands, "signed by an unknown signer: SHA256:", []string{bySSH}},
@@ -77,12 +77,14 @@ func TestSigners(t *testing.T) {
 	} {
 		for _, mode := range []string{"", "--dry-run", "stream"} {
 			args := append([]string{h.btrun}, c.args...)
+			says := c.says
 			switch {
 			case mode == "--dry-run":
 				args = append(args, mode)
 			case mode == "stream" && strings.HasPrefix(c.says, "--verify: ") || mode == "stream" && strings.Contains(c.says, "no file has") || c.args[len(c.args)-1] == swapped && mode == "stream":
 				continue // the message names the file
 			case mode == "stream":
+				says = strings.Replace(says, "sign it: btc sign --key FILE "+unsigned, "send its signature before it", 1)
 				path := c.args[len(c.args)-1]
 				args = append([]string{"sh", "-c", `cat $(ls -r "$0".minisig "$0".sig "$0" 2>/dev/null) | "$@" -`, path, h.btrun}, c.args[:len(c.args)-1]...)
 			}
@@ -90,8 +92,8 @@ func TestSigners(t *testing.T) {
 			if strings.Contains(out, "Operation not permitted") {
 				t.Skip("skipped: this machine does not let root load programs: ", out)
 			}
-			if ran := strings.Contains(out, "hello\n"); ran != (c.says == "" && mode != "--dry-run") || (err == nil) != (c.says == "") || !strings.Contains(out, c.says) {
-				t.Errorf("%s %q: error = %v, want %q, got:\n%s", c.policy, args, err, c.says, out)
+			if ran := strings.Contains(out, "hello\n"); ran != (c.says == "" && mode != "--dry-run") || (err == nil) != (c.says == "") || !strings.Contains(out, says) {
+				t.Errorf("%s %q: error = %v, want %q, got:\n%s", c.policy, args, err, says, out)
 			}
 		}
 	}
