@@ -3,8 +3,10 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +21,7 @@ import (
 func Bundle() (*bundle.Contents, error) {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return nil, nil // not mounted, or not readable: btrun alone reports what it needs
+		return nil, unreadable(err, ownName())
 	}
 	defer f.Close()
 	fi, err := f.Stat()
@@ -27,6 +29,17 @@ func Bundle() (*bundle.Contents, error) {
 		return nil, err
 	}
 	return bundle.Read(f, fi.Size())
+}
+
+// unreadable returns the error for an executable that cannot read itself, and was called by a name. Its user may execute but not
+// read it (chmod 711), and whether it is a bundle cannot be known: a bundle would have another command line than its help says.
+// The name decides: btrun, btrun-arm64 and so on are the loader alone, which needs nothing of the file. Without /proc, the loader
+// reports what it needs.
+func unreadable(err error, name string) error {
+	if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(name, "btrun") {
+		return nil
+	}
+	return fmt.Errorf("cannot read this executable, which may contain an object: %w: chmod a+r it (or name it btrun if it is the loader alone)", err)
 }
 
 // ownName returns the name of the running executable.
