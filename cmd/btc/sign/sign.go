@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -141,13 +142,18 @@ func parseSSH(text []byte, password func() ([]byte, error)) (*Key, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("not a private key of OpenSSH, or damaged: %w", err)
 	}
-	private, is := raw.(*ed25519.PrivateKey)
-	if !is {
+	var private ed25519.PrivateKey
+	switch k := raw.(type) {
+	case *ed25519.PrivateKey:
+		private = *k
+	case ed25519.PrivateKey: // of PKCS#8, as openssl genpkey writes it
+		private = k
+	default:
 		return nil, fmt.Errorf("a key of type %s: only %s is supported", strings.TrimPrefix(strings.ToLower(strings.TrimSuffix(fmt.Sprintf("%T", raw), ".PrivateKey")), "*"), signature.SSHEd25519)
 	}
 	return &Key{
 		Extension: ".sig", public: private.Public().(ed25519.PublicKey),
-		sign: func(data []byte) ([]byte, error) { return ed25519.Sign(*private, data), nil },
+		sign: func(data []byte) ([]byte, error) { return ed25519.Sign(private, data), nil },
 	}, nil
 }
 
@@ -206,6 +212,10 @@ func (k *Key) signMinisign(object []byte, o Options) ([]byte, error) {
 		comment += "\t" + signature.Expires + o.Expires
 	}
 	if o.Comment != "" {
+		isExpiry := func(word string) bool { return strings.HasPrefix(word, signature.Expires) }
+		if slices.ContainsFunc(strings.Fields(o.Comment), isExpiry) { // Options.Expires is checked
+			return nil, fmt.Errorf("the comment has %q: use --expires", signature.Expires)
+		}
 		comment += "\t" + o.Comment
 	}
 	if strings.ContainsFunc(strings.ReplaceAll(comment, "\t", ""), unicode.IsControl) || len(comment) > 8000 {

@@ -4,8 +4,10 @@ package sign
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/pem"
@@ -106,6 +108,29 @@ func TestSign(t *testing.T) {
 	}
 }
 
+// A key in PKCS#8, as openssl genpkey -algorithm ed25519 writes it, signs as a key of OpenSSH.
+func TestPKCS8(t *testing.T) {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := ParseKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), noPassword, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := k.Sign(object, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := verify(t, k, text); !strings.HasPrefix(s.Key, "SHA256:") {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestComment(t *testing.T) {
 	k, err := ParseKey(read(t, "plain.key"), noPassword, "")
 	if err != nil {
@@ -121,7 +146,7 @@ func TestComment(t *testing.T) {
 	}
 	for _, o := range []Options{
 		{Now: now, Expires: "2025-12-31"}, {Now: now, Expires: "20300101"}, {Now: now, Comment: "two\nlines"}, {Now: now, Comment: strings.Repeat("x", 9000)},
-		{Now: now, File: "x\x1b.o"},
+		{Now: now, File: "x\x1b.o"}, {Now: now, Comment: "expires:2100-01-01"}, {Now: now, Comment: "for ann expires:soon"},
 	} {
 		if _, err := k.Sign(object, o); err == nil {
 			t.Errorf("%.80q is signed", o)
