@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"btc/fleet/replay"
@@ -103,13 +104,12 @@ func (p *profiler) text() string {
 	which, more := "tid != 0", ""
 	switch {
 	case len(p.btrun.PIDs) > 0:
-		var all, exits []string
+		var all []string
 		for _, pid := range p.btrun.PIDs {
 			all = append(all, fmt.Sprintf("pid == %d", pid))
-			exits = append(exits, fmt.Sprintf("pid == %d", pid))
 		}
 		which = "(" + strings.Join(all, " || ") + ")"
-		more = fmt.Sprintf("\ntracepoint:sched:sched_process_exit\n/%s && tid == pid/\n{\n\t@ended++;\n\tif (@ended == %d) { exit(); }\n}\n", "("+strings.Join(exits, " || ")+")", len(exits))
+		more = fmt.Sprintf("\ntracepoint:sched:sched_process_exit\n/%s && tid == pid/\n{\n\t@ended++;\n\tif (@ended == %d) { exit(); }\n}\n", which, len(all))
 	case p.btrun.Command != "":
 		which = "@ours[pid]"
 		more = "\nbegin\n{\n\t@ours[cpid] = true;\n}\n\ntracepoint:sched:sched_process_fork\n/@ours[pid]/\n{\n\t@ours[(uint32)args.child_pid] = true;\n}\n"
@@ -169,6 +169,9 @@ func (p *profiler) run(line *option.Line) int {
 	if runtime.GOOS != "linux" {
 		return fail("btc profile traces this machine, which must run Linux; btc replay -o flame.svg draws a recording of another one here")
 	}
+	if err := p.checkProcesses(); err != nil {
+		return fail("%v", err)
+	}
 	dir, err := os.MkdirTemp("", "btc")
 	if err != nil {
 		return fail("%v", err)
@@ -217,10 +220,27 @@ func (p *profiler) run(line *option.Line) int {
 	if err := writeProfile(p.file, form, x); err != nil {
 		return fail("%v", err)
 	}
-	if p.file != "-" {
+	switch {
+	case len(x.Samples) == 0:
+		fmt.Fprintln(os.Stderr, "btc: warning: the profile has 0 stacks")
+	case p.file != "-":
 		fmt.Fprintf(os.Stderr, "btc: %s: %d stacks\n", p.file, len(x.Samples))
 	}
 	return status
+}
+
+// checkProcesses returns an error if a process of -p does not exist: with --off-cpu, the script would wait for its end.
+func (p *profiler) checkProcesses() error {
+	for _, pid := range p.btrun.PIDs {
+		x, err := os.FindProcess(int(pid))
+		if err == nil {
+			err = x.Signal(syscall.Signal(0))
+		}
+		if errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("process %d does not exist", pid)
+		}
+	}
+	return nil
 }
 
 // announce says on a terminal what happens now.

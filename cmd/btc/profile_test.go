@@ -3,6 +3,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -85,5 +88,23 @@ func TestProfileForm(t *testing.T) {
 		if got := profileForm(x[0], x[1]); got != x[2] {
 			t.Errorf("-f %q -o %q: %q, want %q", x[0], x[1], got, x[2])
 		}
+	}
+}
+
+// TestProfileProcess checks that a process of -p that does not exist is an error before anything starts.
+func TestProfileProcess(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	gone := cmd.Process.Pid
+	p := new(profiler)
+	p.btrun.PIDs = append(p.btrun.PIDs, os.Getpid())
+	if err := p.checkProcesses(); err != nil {
+		t.Error(err)
+	}
+	p.btrun.PIDs = append(p.btrun.PIDs, gone)
+	if err := p.checkProcesses(); err == nil || err.Error() != fmt.Sprintf("process %d does not exist", gone) {
+		t.Error(err)
 	}
 }

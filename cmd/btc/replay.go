@@ -51,7 +51,7 @@ func replayCommand() *command {
 		},
 		options: option.Table{
 			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg)...),
-				Help: "format of the output: " + output.Usage() + ", or svg (a flame graph); default: that of the name of -o (.svg, .pb.gz, .folded), else text"},
+				Help: "format of the output: " + output.Usage() + ", or svg (a flame graph); default: that of the name of -o (.svg, .pb.gz, .folded), else that of the run, or text if it was json2 or pprof"},
 			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
@@ -73,6 +73,12 @@ func replayCommand() *command {
 
 // replay replays a file.
 func (r *replayOptions) replay(name string) error {
+	if r.file == "-" {
+		r.file = ""
+	}
+	if r.file != "" && isInput(name, r.file) {
+		return fmt.Errorf("-o: %s is the recording", r.file)
+	}
 	in, err := openRecording(name)
 	if err != nil {
 		return err
@@ -81,22 +87,22 @@ func (r *replayOptions) replay(name string) error {
 	if form := profileForm(r.form, r.file); form != "" {
 		return r.profile(name, in, form)
 	}
-	f := output.Find(r.form)
-	if f == nil {
-		f = &output.Text
-	}
-	opts := replay.Options{Format: f, Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
+	opts := replay.Options{Format: output.Find(r.form), Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
 	var out io.WriteCloser
-	switch {
-	case r.file != "":
-		if out, err = createCompressed(r.file); err != nil {
-			return err
+	opts.Open = func(o *replay.Options) error {
+		switch {
+		case r.file != "":
+			c, err := createCompressed(r.file)
+			if err != nil {
+				return err
+			}
+			o.Out, out = c, c
+		case isTerminal(os.Stdout) && o.Format.JSON:
+			o.Out = format.TerminalJSON(os.Stdout)
+		default:
+			o.Escape = isTerminal(os.Stdout)
 		}
-		opts.Out = out
-	case isTerminal(os.Stdout) && f.JSON:
-		opts.Out = format.TerminalJSON(os.Stdout)
-	default:
-		opts.Escape = isTerminal(os.Stdout)
+		return nil
 	}
 	cut, err := replay.Run(name, in, opts)
 	if out != nil {
@@ -106,6 +112,19 @@ func (r *replayOptions) replay(name string) error {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
 	return err
+}
+
+// isInput reports whether a file is the one to read, which may be standard input.
+func isInput(name, file string) bool {
+	if name != "-" {
+		return sameFile(name, file)
+	}
+	in, err := os.Stdin.Stat()
+	if err != nil || !in.Mode().IsRegular() {
+		return false
+	}
+	out, err := os.Stat(file)
+	return err == nil && os.SameFile(in, out)
 }
 
 // profile writes the profile of the last snapshot, or the end, of a recording.

@@ -196,8 +196,8 @@ func (s *Stream) Line(line []byte) error {
 	}
 	if kind == "detached" {
 		x := gjson.ParseBytes(line)
-		if len(s.detached) == maxDetached {
-			return fmt.Errorf("the budget has detached more than %d probes", maxDetached)
+		if len(s.detached) == MaxDetached {
+			return fmt.Errorf("the budget has detached more than %d probes", MaxDetached)
 		}
 		s.detached = append(s.detached, fmt.Sprintf("the budget detached %.200q: its data covers the first %.1f s",
 			x.Get("probe").String(), x.Get("covered_ns").Float()/1e9))
@@ -240,8 +240,8 @@ func (s *Stream) Line(line []byte) error {
 // maxHead bounds the head of a run: its manifest is that of an object.
 const maxHead = 16 << 20
 
-// maxDetached bounds the probes that a run names as detached; an object has at most so many.
-const maxDetached = 4096
+// MaxDetached bounds the probes that a run names as detached; an object has at most so many.
+const MaxDetached = 4096
 
 // Maps returns the number of maps that the run printed by itself.
 func (s *Stream) Maps() int { return len(s.last) }

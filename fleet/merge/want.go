@@ -119,6 +119,14 @@ func add(a, b uint64) uint64 {
 	return a + b
 }
 
+// Entries returns the maximum number of entries of a map in the report of a run; 0: not known.
+func (w *Want) Entries(name string) int {
+	if x := w.maps[name]; x != nil {
+		return x.entries
+	}
+	return 0
+}
+
 // Room returns the number of bytes that the last lines of a stream's maps may take in total; w may be nil.
 func (w *Want) Room() int {
 	if w == nil {

@@ -32,7 +32,7 @@ type decoder struct {
 	times   map[moment]string
 	stacks  map[symbol][]format.Frame
 	known   map[string]uint64 // numbers of texts without one, as in a merged report
-	room    int               // number of words of histograms that the line may still have
+	room    int               // bytes that the decoded line may still take
 }
 
 // symbol is an address, or the ID of a stack, of a process; 0: of the kernel.
@@ -48,18 +48,38 @@ type moment struct {
 	format string
 }
 
-// maxWords bounds the words of the histograms of a line.
-const maxWords = 1 << 27
+// maxDecoded bounds the memory of a decoded line, whose layouts may be much larger than its text.
+var maxDecoded = 1 << 30
+
+// Sizes that are charged, in bytes.
+const (
+	frameSize = 128
+	entrySize = 160 // of a map, without its key and value
+	pointSize = 48  // of a tseries
+	nameSize  = 64  // of what a table of the decoder has for a value, without its text, which is in the line
+)
+
+// take charges memory, before it is used.
+func (d *decoder) take(n int) error {
+	if n > d.room {
+		return fmt.Errorf("a line whose values take more than %d MiB", maxDecoded>>20)
+	}
+	d.room -= n
+	return nil
+}
 
 // start begins a line.
 func (d *decoder) start(line gjson.Result) error {
 	*d = decoder{
 		symbols: map[symbol]string{}, names: map[uint64]string{}, probes: map[uint64]string{}, cgroups: map[uint64]format.Cgroup{},
-		times: map[moment]string{}, stacks: map[symbol][]format.Frame{}, known: map[string]uint64{}, room: maxWords,
+		times: map[moment]string{}, stacks: map[symbol][]format.Frame{}, known: map[string]uint64{}, room: maxDecoded,
 	}
 	var err error
 	line.Get("frames").ForEach(func(_, x gjson.Result) bool {
 		var f format.Frame
+		if err = d.take(frameSize); err != nil {
+			return false
+		}
 		f, err = merge.ParseFrame(x)
 		d.frames = append(d.frames, f)
 		return err == nil
@@ -78,22 +98,11 @@ func (d *decoder) env(e *format.Env) {
 	e.Stack = func(_ *manifest.Layout, id uint64, pid uint32) []format.Frame { return d.stacks[symbol{id, pid}] }
 }
 
-// addresses returns the addresses of a stack.
-func (d *decoder) addresses(_ *manifest.Layout, id uint64) (all []uint64) {
-	for at, frames := range d.stacks {
-		if at.number != id {
-			continue
-		}
-		for i := range frames {
-			all = append(all, frames[i].Address)
-		}
-		break
-	}
-	return all
-}
-
 // value decodes a value of fixed size.
 func (d *decoder) value(l *manifest.Layout, v gjson.Result) ([]byte, error) {
+	if err := d.take(l.Size); err != nil {
+		return nil, err
+	}
 	b := make([]byte, l.Size)
 	return b, d.decode(b, l, v)
 }
@@ -310,13 +319,16 @@ func inet(b []byte, s string) error {
 // named decodes a value whose text the host knew.
 func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 	shown := merge.Text(v.Get("text"))
+	if err := d.take(nameSize); err != nil {
+		return err
+	}
 	switch {
 	case v.Type == gjson.String:
 		return d.textOnly(b, l, v.Str)
 	case !v.IsObject():
 		return fmt.Errorf("%.40q is not a value of the kind %s", v.Raw, l.Kind)
 	case v.Get("frames").Exists() && !v.Get("id").Exists():
-		frames, err := merge.Frames(v, d.frames)
+		frames, err := d.stack(v)
 		n := d.numberOf(b, v.Raw)
 		d.stacks[symbol{n, 0}] = frames
 		return err
@@ -354,11 +366,20 @@ func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 		if err != nil {
 			return err
 		}
-		frames, err := merge.Frames(v, d.frames)
+		frames, err := d.stack(v)
 		d.stacks[symbol{n, pid}] = frames
 		return err
 	}
 	return fmt.Errorf("unknown kind %.40q", l.Kind)
+}
+
+// stack returns the frames of a stack.
+func (d *decoder) stack(v gjson.Result) ([]format.Frame, error) {
+	frames, err := merge.Frames(v, d.frames)
+	if err == nil {
+		err = d.take(len(frames) * frameSize)
+	}
+	return frames, err
 }
 
 // numberOf stores a number for a text, in the order in which texts first occur, by which their bytes are ordered, too.
@@ -409,8 +430,8 @@ func (d *decoder) cgroup(b []byte, v gjson.Result) error {
 	return err
 }
 
-// elements decodes the entries of a map's line.
-func (d *decoder) elements(m *manifest.Map, line gjson.Result) (all []render.Element, err error) {
+// elements decodes the entries of a map's line, limit at most, if it is not 0.
+func (d *decoder) elements(m *manifest.Map, line gjson.Result, limit int) (all []render.Element, err error) {
 	last := uint64(0)
 	if m.Shape == "tseries" {
 		if x := line.Get("last"); x.Exists() {
@@ -420,6 +441,13 @@ func (d *decoder) elements(m *manifest.Map, line gjson.Result) (all []render.Ele
 		}
 	}
 	line.Get("entries").ForEach(func(_, entry gjson.Result) bool {
+		if limit > 0 && len(all) == limit && !m.Scalar() {
+			err = fmt.Errorf("more than the %d entries that the map can have", limit)
+			return false
+		}
+		if err = d.take(entrySize); err != nil {
+			return false
+		}
 		el := render.Element{Set: true}
 		if !m.Scalar() {
 			if el.Key, err = d.key(m, entry.Get("key")); err != nil {
@@ -489,8 +517,7 @@ func (d *decoder) element(el *render.Element, m *manifest.Map, v gjson.Result) (
 			}
 			n := get(x.Get("count"))
 			if more := i + 1 - len(el.Buckets); err == nil && more > 0 {
-				if d.room -= more; d.room < 0 {
-					err = errors.New("its histograms are too large")
+				if err = d.take(8 * more); err != nil {
 					return false
 				}
 				el.Buckets = append(el.Buckets, make([]uint64, more)...)
@@ -506,6 +533,9 @@ func (d *decoder) element(el *render.Element, m *manifest.Map, v gjson.Result) (
 		v.ForEach(func(_, x gjson.Result) bool {
 			if x.Get("value").Type == gjson.Null {
 				return true
+			}
+			if err = d.take(pointSize); err != nil {
+				return false
 			}
 			var p aggregate.Point
 			if p.N, err = interval(m, x.Get("start")); err != nil {

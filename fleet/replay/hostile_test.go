@@ -131,6 +131,62 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestBounds checks that a small recording cannot take much memory, and that a report of several hosts has the entries of
+// all.
+func TestBounds(t *testing.T) {
+	old := maxDecoded
+	maxDecoded = 1 << 20
+	defer func() { maxDecoded = old }()
+	stacks := strings.ReplaceAll(small, `"key":{"kind":"int","size":8,"signed":true}`, `"key":{"kind":"kstack","size":8,"stack":"s","depth":2}`)
+	stacks = strings.Replace(stacks, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+	const entries = `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`
+	list := func(entry string, n int) string {
+		return `"entries": [` + strings.Repeat(entry+", ", n-1) + entry + "]"
+	}
+	two := strings.Replace(small, `"max_entries":4096`, `"max_entries":1`, 1)
+	hosts := func(hosts string) string {
+		return strings.Replace(two, `"version": 2`, `"version": 2, "merged": true, "hosts": `+hosts, 1)
+	}
+	const large = "take more than 1 MiB"
+	detached := `{"type": "detached", "time": "2026-11-28T09:00:01Z", "probe": "p", "pos": [1, 1, 1], "budget": 1, "share": [1, 1], "from": "2026-11-28T09:00:00Z", "covered_ns": 1}` + "\n"
+	head, rest, _ := strings.Cut(small, "\n")
+	for _, tc := range []struct{ name, text, err string }{
+		{"entries", strings.Replace(small, entries, list(`{"key": [3], "value": 1}`, 4096), 1), ""},
+		{"too many entries", strings.Replace(small, entries, list(`{"key": [3], "value": 1}`, 4097), 1), "map @: more than the 4096 entries"},
+		{"too many entries of one", two, "map @: more than the 1 entries"},
+		{"entries of two hosts", hosts(`["a", "b"]`), ""},
+		{"entries of one host", hosts(`["a"]`), "map @: more than the 1 entries"},
+		{"entries of an unknown number of hosts", hosts(`[]`), ""},
+		{"large keys", strings.Replace(strings.Replace(small, `"key_size":8,"value_size":8,"max_entries":4096,"key":{"kind":"int","size":8,"signed":true}`, `"key_size":4096,"value_size":8,"max_entries":4096,"key":{"kind":"string","size":4096}`, 1), entries, list(`{"key": ["a"], "value": 1}`, 300), 1), large},
+		{"frames", strings.Replace(small, entries, entries+`, "frames": [`+strings.Repeat(`{"address": 1}, `, 9000)+`{"address": 2}]`, 1), large},
+		{"stacks", strings.Replace(stacks, entries, list(`{"key": [{"id": 1, "frames": [`+strings.Repeat("0, ", 99)+`0]}], "value": 1}`, 100)+`, "frames": [{"address": 1}]`, 1), large},
+		{"detached", head + "\n" + strings.Repeat(detached, 4096) + rest, ""},
+		{"too many detached", head + "\n" + strings.Repeat(detached, 4097) + rest, "r.jsonl:4098: the budget has detached more than 4096 probes"},
+	} {
+		_, _, err := replayText(tc.text, Options{})
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %v, want %s", tc.name, err, tc.err)
+		}
+	}
+}
+
+// TestFormat checks the default of the format, and that nothing is opened for a recording that is refused.
+func TestFormat(t *testing.T) {
+	for format, want := range map[string]string{"text": "text", "json": "json", "otlp": "otlp", "openmetrics": "openmetrics", "json2": "text", "pprof": "text", "json2v1": "text", "none": "text"} {
+		got := ""
+		_, _, err := replayText(strings.Replace(small, `"format": "text"`, `"format": "`+format+`"`, 1), Options{Open: func(o *Options) error { got += o.Format.Name; return nil }})
+		if got != want || err != nil {
+			t.Errorf("%s: %s, %v", format, got, err)
+		}
+	}
+	open := func(*Options) error { t.Error("opened"); return nil }
+	for _, text := range []string{"", "{}", "x", `{"type": "printf"}`, strings.Replace(small, "btc/1", "x", 1)} {
+		if _, _, err := replayText(text, Options{Open: open}); err == nil {
+			t.Errorf("%.20q: no error", text)
+		}
+	}
+}
+
 // broken panics when it should write.
 type broken struct{ output.Sink }
 

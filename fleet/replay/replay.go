@@ -16,6 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,11 +35,13 @@ import (
 
 // Options are what a replay prints, and where.
 type Options struct {
-	Format   *output.Format // nil: text
+	Format   *output.Format // nil: that of the run, or text if that is a recording or not for terminals
 	Map      string         // as output.Run.Map
 	From, To Moment
 	Escape   bool // text: show control characters in strings as \xNN
 	Out, Err io.Writer
+	// Open, if it is not nil, sets Out and Escape before anything is printed, when the format is known.
+	Open func(o *Options) error
 }
 
 // Moment is a time in a run: At, or Since after its start. The zero value sets no limit.
@@ -83,7 +87,9 @@ type player struct {
 	decoder  decoder
 	formats  []*format.Format // of events, when they are needed
 	zone     []period
+	want     *merge.Want
 	merged   bool  // the report of several hosts
+	hosts    int   // 0: their number is not known
 	err      error // of writing
 
 	losses   []output.Loss
@@ -195,8 +201,7 @@ func (p *player) line(text []byte) error {
 		return nil
 	}
 	if p.outside(at) {
-		p.remember(kind, line)
-		return nil
+		return p.remember(kind, line)
 	}
 	p.run.At = at
 	if kind == "snapshot" {
@@ -296,13 +301,24 @@ func (p *player) outside(at time.Time) bool {
 }
 
 // remember keeps what is needed of a line that is not printed.
-func (p *player) remember(kind string, line gjson.Result) {
+func (p *player) remember(kind string, line gjson.Result) error {
 	switch kind {
 	case "detached":
-		p.detached = append(p.detached, p.detachment(line))
+		_, err := p.detach(line)
+		return err
 	case "snapshot":
 		p.skip = true
 	}
+	return nil
+}
+
+// detach keeps what the budget detached.
+func (p *player) detach(line gjson.Result) (*output.Detachment, error) {
+	if len(p.detached) == merge.MaxDetached {
+		return nil, fmt.Errorf("the budget has detached more than %d probes", merge.MaxDetached)
+	}
+	p.detached = append(p.detached, p.detachment(line))
+	return &p.detached[len(p.detached)-1], nil
 }
 
 // head begins the replay. Another head, of an object that replaced the one before (--reload), begins it anew; that of a
@@ -331,9 +347,13 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	if err := applyHead(m, line); err != nil {
 		return err
 	}
-	want := merge.Expect(m)
-	p.maxBytes, p.room = max(want.MaxLine(), maxHead), want.Room()
-	if p.merged = line.Get("merged").Bool(); p.merged && line.Get("by_host").Bool() {
+	p.want, p.hosts = merge.Expect(m), 1
+	p.maxBytes, p.room = max(p.want.MaxLine(), maxHead), p.want.Room()
+	if p.merged = line.Get("merged").Bool(); p.merged {
+		p.hosts = int(line.Get("hosts.#").Int())
+		p.room *= min(max(p.hosts, 1), math.MaxInt/p.room)
+	}
+	if p.merged && line.Get("by_host").Bool() {
 		addHost(m)
 	}
 	started, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
@@ -345,10 +365,20 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		p.started = started
 	}
 	if p.opts.Format == nil {
-		p.opts.Format = &output.Text
+		f := output.Find(line.Get("format").String())
+		if !slices.Contains(output.Formats, f) || f.Records || f.Binary {
+			f = &output.Text
+		}
+		p.opts.Format = f
 	}
 	if err := p.opts.Format.CheckMap(m, p.opts.Map); err != nil {
 		return err
+	}
+	if p.opts.Open != nil {
+		if err := p.opts.Open(&p.opts); err != nil {
+			return err
+		}
+		p.opts.Open = nil
 	}
 	line.Get("zone").ForEach(func(_, x gjson.Result) bool {
 		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
@@ -361,7 +391,7 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	}
 	p.decoder.env(env)
 	p.run = &output.Run{
-		Manifest: m, Env: env, Frames: p.decoder.addresses, Object: line.Get("name").String(), Host: line.Get("host").String(),
+		Manifest: m, Env: env, Object: line.Get("name").String(), Host: line.Get("host").String(),
 		Arch: line.Get("arch").String(), MaxSeries: int(line.Get("max_series").Int()), Map: p.opts.Map, Started: started,
 		Losses:      func() []output.Loss { return p.losses },
 		Detachments: func() []output.Detachment { return p.detached }, Costs: func() []output.Cost { return p.costs },
@@ -488,7 +518,7 @@ func (p *player) decodeMap(line gjson.Result, e *manifest.Event) (*output.Map, e
 	x := &output.Map{Event: e, Map: m, Top: p.top}
 	x.Top.Keep, x.Top.Div = int(min(max(line.Get("top").Int(), 0), 1<<30)), uint32(min(line.Get("div").Uint(), 1<<32-1))
 	var err error
-	if x.Elements, err = p.decoder.elements(m, line); err != nil {
+	if x.Elements, err = p.decoder.elements(m, line, p.want.Entries(name)*p.hosts); err != nil {
 		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
 	return x, nil
@@ -618,9 +648,10 @@ func (p *player) report(kind string, line gjson.Result) error {
 	case "lost_events":
 		p.sink.Lost(line.Get("count").Uint())
 	case "detached":
-		d := p.detachment(line)
-		p.detached = append(p.detached, d)
-		p.sink.Detached(&d)
+		var d *output.Detachment
+		if d, err = p.detach(line); err == nil {
+			p.sink.Detached(d)
+		}
 	case "trials":
 		if line.Get("end").Bool() {
 			p.sink.EndTrials()

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shortRun is a recording of a run that printed as JSON.
+const shortRun = `{"type": "head", "version": 2, "time": "2026-11-28T09:00:00Z", "host": "vm", "name": "a", "format": "json", "manifest": {"schema":"btc/1","compiler":"btc devel","language":"0.27.1","object":{"sha256":"169306c67da238b907b00e7c87e274fd7834a0e08716b5edc7833f55e8b15d2e","size":4808},"script":{"file":"x.bt","source":"begin { }"},"programs":[],"maps":[],"events":[],"arches":["x86_64"],"target":"6.1","config":{"max_strlen":64,"print_maps_on_exit":true,"str_trunc_trailer":"..","cpp_demangle":true}}}
+{"type": "attached_probes", "time": "2026-11-28T09:00:01Z", "count": 3}
+`
+
+// TestReplayOutput checks that a replay does not write to the file that it reads, that a recording that is refused leaves
+// the file of -o as it is, and that the default of the format is that of the run.
+func TestReplayOutput(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) string {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	run, bad := put("run.jsonl", shortRun), put("bad.jsonl", strings.Replace(shortRun, "btc/1", "x", 1))
+	if err := os.Link(run, path("link.svg")); err != nil {
+		t.Fatal(err)
+	}
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	var err error
+	if os.Stdin, err = os.Open(run); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ in, out, form, want, err string }{
+		{run, run, "", shortRun, "-o: " + run + " is the recording"},
+		{run, path("link.svg"), "", shortRun, "is the recording"},
+		{"-", run, "", shortRun, "is the recording"},
+		{bad, put("old", "old"), "", "old", "its manifest"},
+		{bad, path("new"), "", "", "its manifest"},
+		{run, path("out"), "", `{"type": "attached_probes", "count": 3, "data": {"probes": 3}}` + "\n", ""},
+		{run, put("old", "old"), "json", `{"type": "attached_probes", "count": 3, "data": {"probes": 3}}` + "\n", ""},
+	} {
+		err := (&replayOptions{form: tc.form, file: tc.out}).replay(tc.in)
+		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s, -o %s: %v, want %s", tc.in, tc.out, err, tc.err)
+		}
+		b, err := os.ReadFile(tc.out)
+		if string(b) != tc.want || os.IsNotExist(err) != (tc.want == "") {
+			t.Errorf("%s, -o %s: %q, %v; want %q", tc.in, tc.out, b, err, tc.want)
+		}
+	}
+}
