@@ -35,7 +35,7 @@ func (k *Key) valid(s *Signature, now time.Time) *Error {
 	case !k.before.IsZero() && now.After(k.before):
 		text, at = "the key expired on ", k.before
 	case now.Before(k.after):
-		reason, text, at = NotYetValid, "the key is not yet valid, but from ", k.after
+		reason, text, at = NotYetValid, "the key is valid only from ", k.after
 	default:
 		return nil
 	}

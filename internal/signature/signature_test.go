@@ -191,7 +191,7 @@ func TestRefused(t *testing.T) {
 		{"namespace", [][]Key{line(`namespaces="git,b*"`)}, "object.ed25519.sig", "", ""},
 		{"no namespace", [][]Key{line(`namespaces="git,file"`)}, "object.ed25519.sig", Unknown, "may not sign objects"},
 		{"namespace excluded", [][]Key{line(`namespaces="*,!bt?"`)}, "object.ed25519.sig", Unknown, "may not sign objects"},
-		{"not yet valid", [][]Key{line(`valid-after="20261102Z"`)}, "object.ed25519.sig", NotYetValid, "the key is not yet valid, but from 2026-11-02T00:00:00Z"},
+		{"not yet valid", [][]Key{line(`valid-after="20261102Z"`)}, "object.ed25519.sig", NotYetValid, "the key is valid only from 2026-11-02T00:00:00Z"},
 		{"valid from now on", [][]Key{line(`valid-after="202611010000Z"`)}, "object.ed25519.sig", "", ""},
 		{"valid up to now", [][]Key{line(`valid-before="20261101000000Z"`)}, "object.ed25519.sig", "", ""},
 		{"expired key", [][]Key{line(`valid-before="20261031235959Z",namespaces="btc"`)}, "object.ed25519.sig", Expired, "the key expired on 2026-10-31T23:59:59Z"},
