@@ -17,6 +17,8 @@ import (
 	"btc/frontend/diag"
 	"btc/internal/color"
 	"btc/internal/option"
+	"btc/internal/safefile"
+	"btc/internal/signature"
 	"btc/loader/object"
 )
 
@@ -286,8 +288,31 @@ func (s *scriptFlags) compileTo(path, manifest string, copied bool, line *option
 			return fail("%s is not the manifest of the new %s, so btrun would refuse it: remove %[1]s first", beside, path)
 		}
 	}
+	return s.writeObject(files...)
+}
+
+// writeObject writes an object, the first of files, and others with it. It warns of signatures of the object that was there before:
+// btrun refuses the new one because of them where a signature is demanded.
+func (s *scriptFlags) writeObject(files ...newFile) int {
+	path := files[0].path
+	var stale []string
+	for _, ext := range signature.Extensions {
+		if _, err := os.Lstat(path + ext); err == nil {
+			stale = append(stale, path+ext)
+		}
+	}
+	if len(stale) > 0 {
+		if old, err := safefile.Read(path, object.MaxBytes); err != nil || bytes.Equal(old, files[0].data) {
+			stale = nil
+		}
+	}
 	if err := writeFiles(files...); err != nil {
 		return fail("%v", err)
+	}
+	for _, name := range stale {
+		if !s.noWarnings {
+			fmt.Fprintf(os.Stderr, "btc: warning: %s is a signature of the object that was there before: sign %s again\n", name, path)
+		}
 	}
 	return 0
 }

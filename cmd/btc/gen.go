@@ -91,8 +91,5 @@ func (g *genGo) run(line *option.Line) int {
 	if err != nil {
 		return fail("--package: %v", err)
 	}
-	if err := writeFiles(newFile{object, out.Object}, newFile{stem + "_btc.go", source}); err != nil {
-		return fail("%v", err)
-	}
-	return 0
+	return g.writeObject(newFile{object, out.Object}, newFile{stem + "_btc.go", source})
 }
