@@ -46,8 +46,8 @@ func FromStream(path string, text []byte) (*Files, error) {
 }
 
 // Stream returns the files in the form that ReadStream reads. Each signature must be one: a file of another program that is
-// beside the object, such as x.o.sig of GnuPG, would be taken for the object. An object that contains its manifest is no larger
-// than MaxBytes with its signatures, which is the bound of a bundle.
+// beside the object, such as x.o.sig of GnuPG, would be taken for the object. An object that contains its manifest has
+// at most MaxBytes with its signatures, which is the bound of a bundle.
 func (f *Files) Stream() ([]byte, error) {
 	var all []byte
 	for i, s := range f.Signatures {

@@ -13,6 +13,7 @@ import (
 
 	"btc/frontend/diag"
 	"btc/internal/manifest"
+	"btc/internal/objfile"
 )
 
 // TestCompile compiles each script twice, checking the IR after each pass, and reads the object and the
@@ -73,7 +74,14 @@ func checkReadBack(t *testing.T, s *script) {
 	if err != nil {
 		t.Fatalf("invalid manifest: %v", err)
 	}
-	if sum := sha256.Sum256(s.out.Object); m.Object.SHA256 != hex.EncodeToString(sum[:]) || m.Object.Size != int64(len(s.out.Object)) {
+	object, inside, err := objfile.Split(s.out.Object)
+	if err != nil {
+		t.Fatalf("not one file with its manifest: %v", err)
+	}
+	if !bytes.Equal(inside, s.out.Manifest) {
+		t.Error("the manifest in the object is not the manifest beside it")
+	}
+	if sum := sha256.Sum256(object); m.Object.SHA256 != hex.EncodeToString(sum[:]) || m.Object.Size != int64(len(object)) {
 		t.Error("hash in the manifest does not match the object")
 	}
 	for _, p := range m.Programs {

@@ -86,6 +86,7 @@ var (
 	title   = regexp.MustCompile(`(?m)^# (.+)$`)
 	link    = regexp.MustCompile(`href="([^":]+?)\.md(#[^"]*)?"`)
 	remote  = regexp.MustCompile(`src="(?:[A-Za-z][-+.A-Za-z0-9]*:|//)[^"]*"`)
+	script  = regexp.MustCompile(`(?s)<script\b.*?</script>\n?`)
 	table   = regexp.MustCompile(`(?s)<table>.*?</table>`)
 )
 
@@ -122,6 +123,9 @@ func render(root, out string) error {
 			if text, err = html(md, file, text); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
+		}
+		if filepath.Ext(file) == ".svg" { // an image of a page cannot run its script, and none runs on its own either
+			text = script.ReplaceAll(text, nil)
 		}
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
