@@ -57,26 +57,27 @@ var allowed = map[string][]string{
 
 	"btrace/promcollector": {"btrace"}, // btrun does not link it: TestLoaderStandsAlone
 
-	"internal/manifest":  {},
-	"fleet/merge":        {"internal/manifest", "loader/format", "loader/output", "loader/render"},
-	"report/flamegraph":  {},
-	"fleet/fan":          {"internal/manifest", "fleet/merge"},
-	"fleet/replay":       {"internal/manifest", "fleet/merge", "loader/format", "loader/output", "loader/render"},
-	"internal/elffile":   {"internal/safefile"},
-	"internal/kernelfs":  {"internal/manifest"},
-	"targets/targetfile": {"internal/kernelfs"},
-	"targets/capture":    {"internal/manifest", "internal/kernelfs", "targets/targetfile"},
-	"loader/options":     {"internal/color", "internal/option", "loader/output", "loader/permit"},
-	"loader/sites":       {"internal/elffile", "internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/kerneltypes", "loader/permit", "loader/resolve", "loader/rewrite", "loader/symbols"},
-	"loader/attach":      {"internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/resolve"},
-	"loader/run/budget":  {"internal/manifest", "loader/host", "loader/output", "loader/policy"},
-	"loader/run/child":   {"internal/safefile"},
-	"loader/run/tty":     {},
-	"loader/...":         {"loader/...", "internal/elffile", "internal/kernelfs", "internal/manifest", "internal/objfile", "internal/safefile"},
+	"internal/manifest":       {},
+	"fleet/merge":             {"internal/manifest", "loader/format", "loader/output", "loader/render"},
+	"report/flamegraph":       {},
+	"fleet/fan":               {"internal/manifest", "fleet/merge"},
+	"fleet/replay":            {"internal/manifest", "fleet/merge", "loader/format", "loader/output", "loader/render"},
+	"internal/elffile":        {"internal/safefile"},
+	"internal/unwind/ehframe": {"internal/elffile"},
+	"internal/kernelfs":       {"internal/manifest"},
+	"targets/targetfile":      {"internal/kernelfs"},
+	"targets/capture":         {"internal/manifest", "internal/kernelfs", "targets/targetfile"},
+	"loader/options":          {"internal/color", "internal/option", "loader/output", "loader/permit"},
+	"loader/sites":            {"internal/elffile", "internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/kerneltypes", "loader/permit", "loader/resolve", "loader/rewrite", "loader/symbols"},
+	"loader/attach":           {"internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/resolve"},
+	"loader/run/budget":       {"internal/manifest", "loader/host", "loader/output", "loader/policy"},
+	"loader/run/child":        {"internal/safefile"},
+	"loader/run/tty":          {},
+	"loader/...":              {"loader/...", "internal/elffile", "internal/unwind/ehframe", "internal/kernelfs", "internal/manifest", "internal/objfile", "internal/safefile"},
 }
 
 // leaves import nothing from this module, and every package may import them.
-var leaves = []string{"internal/aggregate", "internal/arch", "internal/probe", "internal/profile", "internal/signature", "internal/snippet", "internal/spell"}
+var leaves = []string{"internal/aggregate", "internal/arch", "internal/probe", "internal/profile", "internal/signature", "internal/snippet", "internal/spell", "internal/unwind"}
 
 // rule finds the row for a package: its own, else the longest "directory/..." row.
 func rule(pkg string) ([]string, bool) {
