@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"btc/cmd/btc/forecast"
 	"btc/frontend/ast"
 	"btc/frontend/check"
 	"btc/frontend/debuginfo"
@@ -21,6 +22,7 @@ import (
 	"btc/frontend/parse"
 	"btc/internal/option"
 	"btc/internal/probe"
+	"btc/loader/resolve"
 	"btc/targets/kernel"
 )
 
@@ -79,6 +81,7 @@ func (l *lister) print(target string, list func() error) int {
 // lister prints names of a target.
 type lister struct {
 	t       *kernel.Target
+	points  resolve.Kernel // t's; nil: not asked yet
 	out     io.Writer
 	verbose bool
 	host    bool // prefer the running kernel's own types; a target has only some of them
@@ -120,10 +123,18 @@ func (l *lister) pattern(pattern string) error {
 	}
 	kinds := kindsOf(kind)
 	for _, k := range kinds {
-		list := lists[k]
 		switch {
-		case list != nil:
-			list(l, k, rest)
+		case resolve.Lists(k):
+			points, err := resolve.List(l.kernel(), k, rest)
+			if err != nil && len(kinds) == 1 {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+			for _, p := range points {
+				fmt.Fprintln(l.out, p)
+				if l.verbose {
+					l.arguments(p)
+				}
+			}
 		case l.verbose:
 			return l.userFunctions(k, rest)
 		default:
@@ -136,16 +147,12 @@ func (l *lister) pattern(pattern string) error {
 	return nil
 }
 
-// lists maps kinds of probes to the functions that list them. Probes of other kinds are known only
-// to the host.
-var lists = map[string]func(l *lister, kind, pattern string){
-	probe.Fentry: (*lister).functions, probe.Fexit: (*lister).functions,
-	probe.Kprobe: (*lister).functions, probe.Kretprobe: (*lister).functions,
-	probe.Software: (*lister).fixed, probe.Hardware: (*lister).fixed,
-	probe.Interval: (*lister).fixed, probe.Profile: (*lister).fixed,
-	probe.Iter: (*lister).iterators, probe.RawTracepoint: (*lister).rawTracepoints,
-	probe.Tracepoint: (*lister).tracepoints,
-	probe.Self:       (*lister).signals,
+// kernel returns the target as the kernel whose attach points are listed.
+func (l *lister) kernel() resolve.Kernel {
+	if l.points == nil {
+		l.points = forecast.Kernel(l.t)
+	}
+	return l.points
 }
 
 // kindsOf returns the kinds that a word or pattern of a search names, sorted.
@@ -161,71 +168,48 @@ func kindsOf(word string) []string {
 	return kinds
 }
 
-// fixed lists the events or units that the language names.
-func (l *lister) fixed(kind, pattern string) {
-	names := probe.EventNames(kind)
-	if names == nil {
-		names = probe.Units()
-	}
-	pattern, _, _ = strings.Cut(pattern, ":")
-	var lines []string
-	for _, n := range names {
-		if probe.Glob(pattern, n) {
-			lines = append(lines, kind+":"+n+":\n")
+// arguments prints the arguments of an attach point with their types.
+func (l *lister) arguments(point string) {
+	parts := strings.Split(point, ":")
+	name := parts[len(parts)-1]
+	switch kind := parts[0]; kind {
+	case probe.Kprobe, probe.Kretprobe, probe.Fentry, probe.Fexit:
+		if f, ok := l.t.Func(name); ok && f.Proto != nil {
+			l.function(kind, f.Proto)
 		}
-	}
-	slices.Sort(lines)
-	fmt.Fprint(l.out, strings.Join(lines, ""))
-}
-
-func (l *lister) signals(kind, pattern string) {
-	if probe.Glob(pattern, "signal:"+probe.OwnSignals) || probe.Glob(pattern, "signal") {
-		fmt.Fprintf(l.out, "%s:signal:%s\n", kind, probe.OwnSignals)
-	}
-}
-
-// functions lists kernel functions; a pattern may name the module, too.
-func (l *lister) functions(kind, pattern string) {
-	typed := kind == probe.Fentry || kind == probe.Fexit
-	module, name, both := strings.Cut(pattern, ":")
-	if !both {
-		module, name = "*", pattern
-	}
-	for _, fn := range l.t.Funcs(name) {
-		f, ok := l.t.Func(fn)
-		if !ok || typed && f.Proto == nil || strings.HasPrefix(fn, "__pfx_") || strings.HasPrefix(fn, "__cfi_") {
-			continue
-		}
-		in := f.Module
-		if in == "" {
-			in = "vmlinux"
-		}
-		switch {
-		case !probe.Glob(module, in):
-			continue
-		case typed || both:
-			fmt.Fprintf(l.out, "%s:%s:%s\n", kind, in, fn)
-		default:
-			fmt.Fprintf(l.out, "%s:%s\n", kind, fn)
-		}
-		if !l.verbose || f.Proto == nil {
-			continue
-		}
-		switch kind {
-		case probe.Fentry, probe.Fexit:
-			l.params(f.Proto)
-		case probe.Kprobe: // in registers, without names
-			for i, p := range f.Proto.Params[:min(len(f.Proto.Params), len(l.t.Arch().Args))] {
-				l.declare(4, p.Type().String(), fmt.Sprintf("arg%d", i))
+	case probe.Tracepoint:
+		if ev, ok := l.t.Tracepoint(parts[1], name); ok {
+			for i := range ev.Fields {
+				l.declare(4, ev.Fields[i].CType, ev.Fields[i].Name)
 			}
 		}
-		r := f.Proto.Elem()
-		switch void := r.Resolve().Kind == kernel.Void; {
-		case void && kind == probe.Kretprobe:
-			fmt.Fprintln(l.out, "    void")
-		case !void && (kind == probe.Fexit || kind == probe.Kretprobe):
-			l.declare(4, r.String(), "retval")
+	case probe.RawTracepoint:
+		if proto := check.RawPrototype(l.t, name); proto != nil {
+			l.params(proto)
 		}
+	case probe.Iter:
+		if proto, ok := l.t.Iter(name); ok {
+			l.params(proto)
+		}
+	}
+}
+
+// function prints what probes of a kind can read of a function.
+func (l *lister) function(kind string, proto *kernel.Type) {
+	switch kind {
+	case probe.Fentry, probe.Fexit:
+		l.params(proto)
+	case probe.Kprobe: // in registers, without names
+		for i, p := range proto.Params[:min(len(proto.Params), len(l.t.Arch().Args))] {
+			l.declare(4, p.Type().String(), fmt.Sprintf("arg%d", i))
+		}
+	}
+	r := proto.Elem()
+	switch void := r.Resolve().Kind == kernel.Void; {
+	case void && kind == probe.Kretprobe:
+		fmt.Fprintln(l.out, "    void")
+	case !void && (kind == probe.Fexit || kind == probe.Kretprobe):
+		l.declare(4, r.String(), "retval")
 	}
 }
 
@@ -243,53 +227,6 @@ func (l *lister) declare(indent int, typ, name string) {
 		typ, name = strings.TrimSpace(typ[:i]), name+typ[i:]
 	}
 	fmt.Fprintf(l.out, "%*s%s %s\n", indent, "", typ, name)
-}
-
-func (l *lister) tracepoints(_, pattern string) {
-	category, event, both := strings.Cut(pattern, ":")
-	for _, name := range l.t.Tracepoints("*", "*") {
-		c, e, _ := strings.Cut(name, ":")
-		if c == "ftrace" { // ftrace's own entries, which perf does not accept
-			continue
-		}
-		if both && (!probe.Glob(category, c) || !probe.Glob(event, e)) ||
-			!both && !probe.Glob(pattern, name) && !probe.Glob(pattern, e) {
-			continue
-		}
-		fmt.Fprintf(l.out, "tracepoint:%s\n", name)
-		ev, ok := l.t.Tracepoint(c, e)
-		if !l.verbose || !ok {
-			continue
-		}
-		for i := range ev.Fields {
-			l.declare(4, ev.Fields[i].CType, ev.Fields[i].Name)
-		}
-	}
-}
-
-func (l *lister) rawTracepoints(_, pattern string) {
-	_, name, both := strings.Cut(pattern, ":")
-	if !both {
-		name = pattern
-	}
-	for _, event := range l.t.RawTracepoints(name) {
-		fmt.Fprintf(l.out, "rawtracepoint:vmlinux:%s\n", event)
-		if proto := check.RawPrototype(l.t, event); l.verbose && proto != nil {
-			l.params(proto)
-		}
-	}
-}
-
-func (l *lister) iterators(_, pattern string) {
-	for _, kind := range l.t.Iters() {
-		if !probe.Glob(pattern, kind) {
-			continue
-		}
-		fmt.Fprintf(l.out, "iter:%s\n", kind)
-		if proto, ok := l.t.Iter(kind); l.verbose && ok {
-			l.params(proto)
-		}
-	}
 }
 
 // types lists structs that match a pattern, with their members if requested.

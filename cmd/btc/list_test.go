@@ -36,7 +36,7 @@ func TestList(t *testing.T) {
 		want    string // all lines
 	}{
 		{false, "tcp_sendms", ""},
-		{false, "*cp_sendmsg", "fentry:vmlinux:mptcp_sendmsg\nfentry:sunrpc:svc_tcp_sendmsg\nfentry:vmlinux:tcp_sendmsg\nkprobe:mptcp_sendmsg\nkprobe:svc_tcp_sendmsg\nkprobe:tcp_sendmsg\n"},
+		{false, "*cp_sendmsg", "fentry:sunrpc:svc_tcp_sendmsg\nfentry:vmlinux:mptcp_sendmsg\nfentry:vmlinux:tcp_sendmsg\nkprobe:mptcp_sendmsg\nkprobe:svc_tcp_sendmsg\nkprobe:tcp_sendmsg\n"},
 		{false, "kr:tcp_sendmsg,K:vmlinux:tcp_sendmsg", "kretprobe:tcp_sendmsg\nkprobe:vmlinux:tcp_sendmsg\n"},
 		{true, "fexit:tcp_sendmsg", "fexit:vmlinux:tcp_sendmsg\n    struct sock * sk\n    struct msghdr * msg\n    size_t size\n    int retval\n"},
 		{false, "t:*:sched_wak*", "tracepoint:sched:sched_wake_idle_without_ipi\ntracepoint:sched:sched_wakeup\ntracepoint:sched:sched_wakeup_new\ntracepoint:sched:sched_waking\n"},

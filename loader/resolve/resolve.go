@@ -63,6 +63,8 @@ type Kernel interface {
 	Tracepoints(group, name string) ([]adapt.Event, error)
 	// Iterator reports whether the kernel has a kind of iterator; true if unknown.
 	Iterator(kind string) (bool, error)
+	// Iterators returns the kinds of iterators that a script can name.
+	Iterators() ([]string, error)
 
 	// Other resolves attach points that depend on more than the kernel: on files, processes, processors, or loaded
 	// BPF programs.
@@ -429,6 +431,9 @@ func tracepoint(k Kernel, p *manifest.Program) (Plan, error) {
 	}
 	plan := Plan{}
 	for _, e := range events {
+		if e.Group == "ftrace" { // ftrace's own entries, which perf does not accept
+			continue
+		}
 		plan.Matches = append(plan.Matches,
 			Match{Text: "tracepoint:" + e.Group + ":" + e.Name, Group: e.Group, Name: e.Name})
 	}

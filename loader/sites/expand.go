@@ -110,28 +110,28 @@ type provider struct {
 var providers map[string]provider
 
 func init() {
-	userProbe := provider{reverse: true, filtered: true, perProcess: true, list: listExpanded}
+	userProbe := provider{reverse: true, filtered: true, perProcess: true, list: listUser}
 	providers = map[string]provider{
-		probe.Kprobe:        {reverse: true, filtered: true, list: listFunctions},
-		probe.Kretprobe:     {filtered: true, list: listFunctions},
-		probe.Tracepoint:    {filtered: true, list: listExpanded},
-		probe.RawTracepoint: {filtered: true, list: listExpanded},
-		probe.Fentry:        {reverse: true, filtered: true, list: listExpanded},
-		probe.Fexit:         {reverse: true, filtered: true, list: listExpanded},
+		probe.Kprobe:        {reverse: true, filtered: true, list: listKernel},
+		probe.Kretprobe:     {filtered: true, list: listKernel},
+		probe.Tracepoint:    {filtered: true, list: listKernel},
+		probe.RawTracepoint: {filtered: true, list: listKernel},
+		probe.Fentry:        {reverse: true, filtered: true, list: listKernel},
+		probe.Fexit:         {reverse: true, filtered: true, list: listKernel},
 		probe.Uprobe:        userProbe,
 		probe.Uretprobe:     userProbe,
 		probe.USDT:          userProbe,
-		probe.Profile:       {filtered: true, perProcess: true, list: listTimers},
-		probe.Interval:      {list: listTimers},
-		probe.Software:      {filtered: true, perProcess: true, list: listCounters},
-		probe.Hardware:      {filtered: true, perProcess: true, list: listCounters},
+		probe.Profile:       {filtered: true, perProcess: true, list: listKernel},
+		probe.Interval:      {list: listKernel},
+		probe.Software:      {filtered: true, perProcess: true, list: listKernel},
+		probe.Hardware:      {filtered: true, perProcess: true, list: listKernel},
 		probe.Watchpoint:    {filtered: true, perProcess: true},
 		probe.Begin:         {},
 		probe.End:           {},
-		probe.Self:          {list: listSelf},
+		probe.Self:          {list: listKernel},
 		probe.Test:          {},
 		probe.Bench:         {},
-		probe.Iter:          {perProcess: true, list: listIterators},
+		probe.Iter:          {perProcess: true, list: listKernel},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"btc/internal/arch"
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/adapt"
@@ -132,4 +133,31 @@ func (x *expander) Iterator(kind string) (bool, error) {
 	}
 	proto, err := findFunc(kernel, "bpf_iter_"+kind)
 	return proto != nil, err
+}
+
+// Iterators finds the kinds of iterators in the kernel's types: each has a function that names its parameters and a
+// struct of them.
+func (x *expander) Iterators() ([]string, error) {
+	kernel, err := x.host.Types().Kernel()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for t, err := range kernel.All() {
+		if err != nil {
+			return out, err
+		}
+		s, ok := t.(*btf.Struct)
+		if !ok {
+			continue
+		}
+		name, ok := strings.CutPrefix(s.Name, "bpf_iter__")
+		if !ok || kernelfs.IterOverMap[name] != "" {
+			continue
+		}
+		if proto, err := findFunc(kernel, "bpf_iter_"+name); err == nil && proto != nil {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }

@@ -44,11 +44,8 @@ func (x *expander) Tracepoints(group, name string) ([]adapt.Event, error) {
 	return out, nil
 }
 
-// canTrace excludes ftrace's internal entries, which have no id for perf.
+// canTrace excludes events without an id for perf.
 func canTrace(dir, group, event string) bool {
-	if group == "ftrace" {
-		return false
-	}
 	_, err := os.Stat(dir + "/events/" + group + "/" + event + "/id")
 	return err == nil
 }

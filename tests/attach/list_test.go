@@ -87,3 +87,18 @@ func firstDifference(have, want string) string {
 	}
 	return ""
 }
+
+// TestListsAgree checks that btc, for a target captured here, lists what btrun lists.
+func TestListsAgree(t *testing.T) {
+	needRoot(t)
+	for _, pattern := range []string{"tracepoint:*", "tracepoint:sched:*", "rawtracepoint:*", "rt:vmlinux:sched_wake*", "fentry:vfs_read*", "fexit:vmlinux:tcp_*", "kprobe:rcu_*", "kretprobe:vmlinux:vfs_*", "iter:*", "software:*", "hardware:*", "profile:*", "interval:", "self:*", "kprobe:nosuch*"} {
+		have, err := exec.Command(program(t, "btc"), "list", "--target", "host", pattern).CombinedOutput()
+		want, wantErr := exec.Command(program(t, "btrun"), "--list", pattern).CombinedOutput()
+		if strings.Contains(string(want), "this kernel has no kprobes") { // a captured target assumes the functions of the types
+			continue
+		}
+		if (err == nil) != (wantErr == nil) || err == nil && string(have) != string(want) {
+			t.Errorf("%s: btc: %v, %d lines, btrun: %v, %d lines%s", pattern, err, strings.Count(string(have), "\n"), wantErr, strings.Count(string(want), "\n"), firstDifference(string(have), string(want)))
+		}
+	}
+}

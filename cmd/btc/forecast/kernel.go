@@ -21,7 +21,8 @@ type target struct {
 	functions []resolve.Function
 }
 
-var _ resolve.Kernel = (*target)(nil)
+// Kernel returns a target's kernel, of which only that is known.
+func Kernel(t *kernel.Target) resolve.Kernel { return &target{Target: t} }
 
 // CheckKprobes returns an error if the target lists no functions.
 func (t *target) CheckKprobes(p *manifest.Program) error {
@@ -143,6 +144,9 @@ func (t *target) Iterator(kind string) (bool, error) {
 	_, ok := t.Iter(kind)
 	return ok || kind == "", nil
 }
+
+// Iterators returns the kinds of the target.
+func (t *target) Iterators() ([]string, error) { return t.Iters(), nil }
 
 // Other returns an error that says that the attach point is unknown.
 func (t *target) Other(p *manifest.Program) (resolve.Plan, error) {

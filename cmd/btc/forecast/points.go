@@ -24,7 +24,7 @@ type point struct {
 
 // points resolves the attach points of all programs by the loader's rules.
 func (c *checker) points() []point {
-	results := resolve.All(&target{Target: c.t}, c.m, func(string) bool { return true })
+	results := resolve.All(Kernel(c.t), c.m, func(string) bool { return true })
 	lost := map[int]bool{} // errors of clauses without which the script does not run
 	for _, e := range results.Clauses {
 		lost[e.Clause] = !e.Warn
