@@ -57,6 +57,8 @@ const (
 	RASaved = 0 << 2 // the return address is at CFA + 8*RA
 	RALink  = 1 << 2 // it is in the link register: in the innermost frame, and in one that a signal has interrupted
 	RANone  = 2 << 2 // there is none: KindEnd
+
+	CFAPlus8 = 1 << 4 // the CFA is 8 bytes more: of KindDerefSP and KindDerefFP, where a function has saved its sp
 )
 
 // Sizes of the form in which the kernel has a table: see Table.Chunks.
