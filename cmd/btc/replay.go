@@ -47,11 +47,12 @@ func replayCommand() *command {
 			{"btc replay run.jsonl", "print what the run printed"},
 			{"btc replay -f otlp run.jsonl.gz", "print it as metrics and logs for OpenTelemetry"},
 			{"btc replay -o flame.svg run.jsonl", "draw a flame graph of the stacks in a map"},
+			{"btc replay -o run.pftrace run.jsonl", "write a timeline for ui.perfetto.dev"},
 			{"btc replay --from 90s --to 2m run.jsonl", "print half a minute of the run"},
 		},
 		options: option.Table{
-			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg)...),
-				Help: "format of the output: " + output.Usage() + ", or svg (a flame graph); default: that of the name of -o (.svg, .pb.gz, .folded), else that of the run, or text if it was json2 or pprof"},
+			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg, replay.Timeline)...),
+				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .pb.gz, .folded, .pftrace), else that of the run, or text if it was json2 or pprof"},
 			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
@@ -87,7 +88,7 @@ func (r *replayOptions) replay(name string) error {
 	if form := profileForm(r.form, r.file); form != "" {
 		return r.profile(name, in, form)
 	}
-	opts := replay.Options{Format: output.Find(r.form), Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
+	opts := replay.Options{Format: r.format(), Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
 	var out io.WriteCloser
 	opts.Open = func(o *replay.Options) error {
 		switch {
@@ -97,6 +98,8 @@ func (r *replayOptions) replay(name string) error {
 				return err
 			}
 			o.Out, out = c, c
+		case isTerminal(os.Stdout) && o.Format.Binary:
+			return fmt.Errorf("-f %s is binary: write it to a file, with -o FILE, or to a pipe", o.Format.Name)
 		case isTerminal(os.Stdout) && o.Format.JSON:
 			o.Out = format.TerminalJSON(os.Stdout)
 		default:
@@ -112,6 +115,15 @@ func (r *replayOptions) replay(name string) error {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
 	return err
+}
+
+// format returns the format of the output, nil if it is that of the run.
+func (r *replayOptions) format() *output.Format {
+	name := strings.TrimSuffix(strings.TrimSuffix(r.file, ".gz"), ".zst")
+	if r.form == replay.Timeline || r.form == "" && (strings.HasSuffix(name, ".pftrace") || strings.HasSuffix(name, ".perfetto-trace")) {
+		return replay.NewTimeline()
+	}
+	return output.Find(r.form)
 }
 
 // isInput reports whether a file is the one to read, which may be standard input.

@@ -210,8 +210,13 @@ func (p *player) line(text []byte) error {
 	if err := p.decoder.start(line); err != nil {
 		return err
 	}
-	if host := line.Get("host").String(); p.merged && host != "" && p.opts.Format == &output.Text {
-		return p.ofHost(host, kind, line)
+	if host := line.Get("host").String(); p.merged && host != "" {
+		if p.opts.Format == &output.Text {
+			return p.ofHost(host, kind, line)
+		}
+		own := p.run.Host
+		p.run.Host = host
+		defer func() { p.run.Host = own }()
 	}
 	return p.report(kind, line)
 }

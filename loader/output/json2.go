@@ -64,11 +64,11 @@ func json2Origin(dst []byte, r *Run, e *manifest.Event) []byte {
 		return dst
 	}
 	dst = fmt.Appendf(dst, `, "line": %d, "col": %d, "probes": `, e.Pos.Line, e.Pos.Col)
-	return appendList(dst, probesAt(r.Manifest, e.Pos))
+	return appendList(dst, ProbesAt(r.Manifest, e.Pos))
 }
 
-// probesAt lists the attach points of the clause at a position of the script.
-func probesAt(m *manifest.Manifest, at manifest.Pos) []string {
+// ProbesAt lists the attach points of the clause at a position of the script.
+func ProbesAt(m *manifest.Manifest, at manifest.Pos) []string {
 	clause := -1
 	var best manifest.Pos
 	for i := range m.Programs {

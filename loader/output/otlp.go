@@ -107,7 +107,7 @@ func (o *otlpSink) record(kind, severity string, pos manifest.Pos, body []byte, 
 		dst = otlpInt(append(dst, ','), "code.line.number", int64(pos.Line))
 		dst = otlpInt(append(dst, ','), "code.column.number", int64(pos.Col))
 		dst = append(dst, `,{"key":"btc.probes","value":{"arrayValue":{"values":[`...)
-		for i, p := range probesAt(o.text.Manifest, pos) {
+		for i, p := range ProbesAt(o.text.Manifest, pos) {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
