@@ -10,7 +10,6 @@ package unwind
 
 import (
 	"debug/elf"
-	"encoding/binary"
 	"sort"
 )
 
@@ -157,14 +156,14 @@ func (t *Table) Lookup(pc uint32) Row {
 
 // Chunks returns the elements of the table's array in the kernel, each of ChunkSize bytes. The first is an index: for
 // each of the others the PC of its first row, NoPC for those that do not exist. Each of the others has ChunkRows rows;
-// the last one is padded with rows of PC NoPC and KindNone.
+// the last one is padded with rows of PC NoPC and KindNone. All supported architectures are little-endian.
 func (t *Table) Chunks() [][]byte {
 	n := (len(t.Rows) + ChunkRows - 1) / ChunkRows
 	index := make([]byte, 0, ChunkSize)
 	out := append(make([][]byte, 0, 1+n), nil)
 	for rows := t.Rows; len(rows) > 0; {
 		chunk := make([]byte, 0, ChunkSize)
-		index = binary.NativeEndian.AppendUint32(index, rows[0].PC)
+		index = le.AppendUint32(index, rows[0].PC)
 		k := min(len(rows), ChunkRows)
 		for i := range rows[:k] {
 			chunk = rows[i].append(chunk)
@@ -175,16 +174,16 @@ func (t *Table) Chunks() [][]byte {
 		out, rows = append(out, chunk), rows[k:]
 	}
 	for len(index) < ChunkSize {
-		index = binary.NativeEndian.AppendUint32(index, NoPC)
+		index = le.AppendUint32(index, NoPC)
 	}
 	out[0] = index
 	return out
 }
 
 func (r *Row) append(b []byte) []byte {
-	b = append(binary.NativeEndian.AppendUint32(b, r.PC), r.Kind, r.Flags)
+	b = append(le.AppendUint32(b, r.PC), r.Kind, r.Flags)
 	for _, v := range [...]int16{r.CFA, r.FP, r.RA} {
-		b = binary.NativeEndian.AppendUint16(b, uint16(v))
+		b = le.AppendUint16(b, uint16(v))
 	}
 	return b
 }

@@ -252,9 +252,7 @@ func (r *request) answerFile(in io.ReaderAt) *reply {
 		var format *elf.FormatError
 		p.number(0)
 		p.truth(errors.As(err, &format) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
-		// A FormatError quotes bytes of the file, which the user may not be permitted to read.
-		what, _, _ := strings.Cut(err.Error(), " '")
-		p.text(what)
+		p.text(plain(err))
 		return &reply{ok: true, table: table{names: p}}
 	}
 	p.number(f.Offset)
@@ -274,6 +272,13 @@ func (r *request) answerFile(in io.ReaderAt) *reply {
 		p.text(err.Error())
 	}
 	return &reply{ok: true, table: table{names: p}}
+}
+
+// plain is the message of an error without what a FormatError quotes: bytes of the file, which the user may not be
+// permitted to read.
+func plain(err error) string {
+	what, _, _ := strings.Cut(err.Error(), " '")
+	return what
 }
 
 func (p *packer) identity(f *elf.File, wanted bool) {

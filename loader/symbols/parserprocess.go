@@ -198,6 +198,8 @@ func (r *request) answer() (answer *reply) {
 		return &reply{ok: true, table: t, off: uint64(end), full: full}
 	case r.kind >= askFunctions && r.kind <= askAddress && len(r.files) == 1:
 		return r.answerFile(fdReader(r.files[0]))
+	case r.kind == askUnwind && len(r.files) == 1:
+		return r.answerUnwind(fdReader(r.files[0]))
 	case r.kind == askDemangle:
 		return &reply{ok: true, text: demangled(r.text)}
 	default:

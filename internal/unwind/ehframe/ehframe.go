@@ -7,12 +7,11 @@ package ehframe
 
 import (
 	"bytes"
-	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 
 	"btc/internal/elffile"
 	"btc/internal/unwind"
@@ -20,7 +19,7 @@ import (
 
 // Limits of one file.
 const (
-	maxSection = 96 << 20 // bytes of .eh_frame, of .debug_frame, and of .gopclntab
+	maxSection = 64 << 20 // bytes of .eh_frame, of .debug_frame, and of .gopclntab
 	maxPieces  = 1 << 21
 )
 
@@ -90,17 +89,20 @@ func (b *builder) layout() error {
 		if !found {
 			b.table.Base, found = p.Vaddr&^4095, true
 		}
-		if p.Flags&elf.PF_X != 0 && p.Filesz > 0 && p.Vaddr >= b.table.Base && p.Vaddr-b.table.Base < math.MaxUint32 && p.Filesz < math.MaxUint32-(p.Vaddr-b.table.Base) {
-			b.table.Segments = append(b.table.Segments, unwind.Segment{Offset: p.Off, Addr: p.Vaddr, Size: p.Filesz})
+		// Offsets have 32 bits; what is further away has no rows.
+		if at := p.Vaddr - b.table.Base; p.Flags&elf.PF_X != 0 && p.Filesz > 0 && p.Vaddr >= b.table.Base && at < unwind.NoPC {
+			b.table.Segments = append(b.table.Segments, unwind.Segment{Offset: p.Off, Addr: p.Vaddr, Size: min(p.Filesz, unwind.NoPC-at)})
 		}
 	}
 	if len(b.table.Segments) == 0 {
 		return errors.New("the file has no code")
 	}
-	slices.SortFunc(b.table.Segments, func(x, y unwind.Segment) int { return cmp.Compare(x.Addr, y.Addr) })
+	if len(b.table.Segments) > unwind.MaxSegments {
+		return errors.New("the file has too many segments of code")
+	}
 	for i := range b.table.Segments[1:] {
-		if s := b.table.Segments[i]; b.table.Segments[i+1].Addr-s.Addr < s.Size {
-			return errors.New("segments of the file overlap")
+		if s, next := b.table.Segments[i], b.table.Segments[i+1]; next.Addr < s.Addr || next.Addr-s.Addr < s.Size {
+			return errors.New("the segments of the file are not in order")
 		}
 	}
 	return nil
@@ -146,11 +148,19 @@ func (b *builder) collect() {
 	b.stubs()
 }
 
+type byAddress []piece
+
+func (s byAddress) Len() int      { return len(s) }
+func (s byAddress) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
+func (s byAddress) Less(i, j int) bool {
+	return s[i].from < s[j].from || s[i].from == s[j].from && s[i].at < s[j].at
+}
+
 // settle sorts the pieces from an index on, which are of one source, cuts them at the next one's beginning, as the
 // unwinders of C++ do, and removes what the pieces before the index cover.
 func (b *builder) settle(old int) {
 	before, add := b.pieces[:old], b.pieces[old:]
-	slices.SortStableFunc(add, func(x, y piece) int { return cmp.Compare(x.from, y.from) })
+	sort.Sort(byAddress(add))
 	kept := add[:0]
 	at := 0
 	for i := range add {
@@ -173,7 +183,7 @@ func (b *builder) settle(old int) {
 		kept = append(kept, p)
 	}
 	b.pieces = b.pieces[:old+len(kept)]
-	slices.SortFunc(b.pieces, func(x, y piece) int { return cmp.Compare(x.from, y.from) })
+	sort.Sort(byAddress(b.pieces))
 }
 
 // entries adds those of a section.
@@ -202,8 +212,8 @@ func (b *builder) starts() {
 		return
 	}
 	const most = 64 // bytes: the code calls a function and jumps to the program
-	i, found := slices.BinarySearchFunc(b.pieces, from, func(p piece, pc uint32) int { return cmp.Compare(p.from, pc) })
-	if found {
+	i := sort.Search(len(b.pieces), func(i int) bool { return b.pieces[i].from >= from })
+	if i < len(b.pieces) && b.pieces[i].from == from {
 		if p := &b.pieces[i]; elffile.IsProgram(b.file) {
 			p.section, p.kind = fixed, unwind.KindEnd
 		}
@@ -265,9 +275,10 @@ func (b *builder) build() error {
 		if at < end {
 			b.row(unwind.Row{PC: at})
 		}
-		b.row(unwind.Row{PC: end})
+		if end < unwind.NoPC {
+			b.row(unwind.Row{PC: end})
+		}
 	}
-	b.table.Rows = slices.Clip(b.table.Rows)
 	if n := len(b.table.Rows); n > unwind.MaxRows {
 		return ErrTooLarge
 	}

@@ -5,6 +5,7 @@ package ehframe
 import (
 	"debug/elf"
 	"encoding/binary"
+	"io"
 	"math"
 )
 
@@ -21,14 +22,28 @@ type section struct {
 // readSection reads a section; nil if there is none that can be read.
 func readSection(f *elf.File, name string) *section {
 	sec := f.Section(name)
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Size > maxSection || sec.FileSize > maxSection {
+	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Size > maxSection || sec.FileSize > maxSection || sec.FileSize == 0 {
 		return nil
 	}
-	data, err := sec.Data()
-	if err != nil || len(data) > maxSection {
+	data, err := content(sec)
+	if err != nil {
 		return nil
 	}
 	return &section{data, sec.Addr, name == ".debug_frame", map[uint32]*common{}, 4*len(data) + 1<<16}
+}
+
+// content reads a section whose size is bounded. elf.Section.Data allocates it in steps, which costs several times as
+// much; here what the section does not have is found before.
+func content(sec *elf.Section) ([]byte, error) {
+	if sec.Flags&elf.SHF_COMPRESSED != 0 {
+		return sec.Data()
+	}
+	if _, err := sec.ReadAt(make([]byte, 1), int64(sec.FileSize)-1); err != nil {
+		return nil, err
+	}
+	data := make([]byte, sec.FileSize)
+	_, err := io.ReadFull(sec.Open(), data)
+	return data, err
 }
 
 // common is the part that entries have in common (CIE).
@@ -52,9 +67,9 @@ type entry struct {
 	rules    []byte
 }
 
-// content returns what an entry has after its length, and what a reference to a common part in it is relative to. isCommon
+// parts returns what an entry has after its length, and what a reference to a common part in it is relative to. isCommon
 // is whether the entry is a common part, otherwise it belongs to the one at offset of. next is the offset of the next entry.
-func (s *section) content(at uint64) (r reader, isCommon bool, of, next uint64, ok bool) {
+func (s *section) parts(at uint64) (r reader, isCommon bool, of, next uint64, ok bool) {
 	d := s.data
 	if at+4 > uint64(len(d)) {
 		return
@@ -88,9 +103,14 @@ func (s *section) content(at uint64) (r reader, isCommon bool, of, next uint64, 
 
 // each calls yield with the offset of each entry and the addresses of its code.
 func (s *section) each(yield func(at uint32, from, to uint64) bool) {
+	const maxEnds = 1 << 10 // one after another: a hole in a sparse file
+	ends := 0
 	for at := uint64(0); ; {
-		r, isCommon, of, next, ok := s.content(at)
-		if next <= at {
+		r, isCommon, of, next, ok := s.parts(at)
+		if ends++; len(r.data) > 0 {
+			ends = 0
+		}
+		if next <= at || ends > maxEnds {
 			return
 		}
 		if ok && !isCommon && len(r.data) > 0 {
@@ -104,7 +124,7 @@ func (s *section) each(yield func(at uint32, from, to uint64) bool) {
 
 // entry reads the entry at an offset; nil if it is not understood.
 func (s *section) entry(at uint32) *entry {
-	r, isCommon, of, _, ok := s.content(uint64(at))
+	r, isCommon, of, _, ok := s.parts(uint64(at))
 	if !ok || isCommon {
 		return nil
 	}
@@ -148,7 +168,7 @@ func (s *section) commonAt(at uint64) *common {
 }
 
 func (s *section) readCommon(at uint64) *common {
-	r, isCommon, _, _, ok := s.content(at)
+	r, isCommon, _, _, ok := s.parts(at)
 	if !ok || !isCommon {
 		return nil
 	}
