@@ -46,7 +46,7 @@ var stableHelpers = map[string]bool{
 // mergeable reports whether equal operands have equal results throughout a run.
 func mergeable(m *ir.Module, v *ir.Value) bool {
 	switch {
-	case v.Type.Kind == ir.Void:
+	case v.Type.Kind == ir.Void, isFormTest(v):
 		return false
 	case v.Op.Info().Effect == ir.Pure, v.Op.Is(ir.Stable):
 		return true
@@ -59,6 +59,17 @@ func mergeable(m *ir.Module, v *ir.Value) bool {
 		return g != nil && g.Kind.Constant()
 	}
 	return false
+}
+
+// isFormTest reports whether v tests for an architecture or a helper. A loader that knows the result removes the test
+// together with the branch after it (manifest.Form): another branch must have a test of its own.
+func isFormTest(v *ir.Value) bool {
+	if v.Op != ir.OpCORE {
+		return false
+	}
+	_, helper := ir.HelperTest(v.CORE)
+	_, arch := ir.ArchTest(v.CORE)
+	return helper || arch
 }
 
 // hashOf returns a hash that is equal for equal values. It does not look at names: few values
