@@ -200,6 +200,20 @@ func (m *Map) check() error {
 	return fmt.Errorf("no map has the shape %.64q with these bounds", m.Shape)
 }
 
+// Describe returns the description of a map in its line, without a key, and its entries. The line is valid JSON.
+func Describe(line gjson.Result) (m manifest.Map, entries gjson.Result, err error) {
+	h, err := parseHead(line)
+	if err == nil {
+		err = h.m.check()
+	}
+	if err == nil && !h.entries.IsArray() {
+		err = errors.New("it has no entries")
+	}
+	m = h.m.Map
+	m.Present = -1
+	return m, h.entries, err
+}
+
 // differs reports whether two valid descriptions differ in what determines values.
 func differs(a, b *manifest.Map) bool {
 	switch {
@@ -343,7 +357,7 @@ func appendKey(dst []byte, prefix string, key gjson.Result, st *stacks) ([]byte,
 		}
 		text := part.Get("text")
 		switch {
-		case isStack(part):
+		case IsStack(part):
 			var s string
 			if s, err = st.text(part); err == nil {
 				dst = format.AppendQuoted(dst, []byte(s))

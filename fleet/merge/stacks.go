@@ -104,8 +104,8 @@ func Text(v gjson.Result) string {
 	return strings.Clone(v.Str)
 }
 
-// isStack reports whether a value is a stack, of version 1 or 2.
-func isStack(v gjson.Result) bool {
+// IsStack reports whether a value is a stack, of version 1 or 2.
+func IsStack(v gjson.Result) bool {
 	return v.IsObject() && v.Get("frames").IsArray() && (v.Get("id").Exists() || v.Get("addresses").Exists() || strings.HasPrefix(v.Raw, `{"frames"`) || strings.HasPrefix(v.Raw, `{"mode"`))
 }
 
@@ -154,6 +154,11 @@ func (s *stacks) text(v gjson.Result) (string, error) {
 		s.found[text] = &stack{frames, mode}
 	}
 	return text, nil
+}
+
+// StackOfText returns the frames of a stack of version 1, and the mode in which they were printed.
+func StackOfText(v gjson.Result) ([]format.Frame, string) {
+	return framesOfText(v.Get("frames")), modeOfText(v.Get("text").Str)
 }
 
 // framesOfText reads the lines of a stack of version 1, as format.AppendStack prints them.
@@ -233,7 +238,7 @@ func (s *stacks) resolve(dst []byte, v gjson.Result) ([]byte, error) {
 	if s.table == nil || !strings.Contains(v.Raw, `"frames"`) {
 		return append(dst, v.Raw...), nil
 	}
-	if isStack(v) {
+	if IsStack(v) {
 		text, err := s.text(v)
 		return format.AppendQuoted(dst, []byte(text)), err
 	}

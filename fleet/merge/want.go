@@ -212,7 +212,7 @@ func matches(l *manifest.Layout, v gjson.Result) bool {
 	case "none":
 		return v.Type == gjson.Null
 	case "kstack", "ustack":
-		return isStack(v) || v.IsObject() && v.Get("text").Type == gjson.String
+		return IsStack(v) || v.IsObject() && v.Get("text").Type == gjson.String
 	case "probe":
 		return text || v.IsObject() && isText(v.Get("text"))
 	case "string":

@@ -33,6 +33,7 @@ type decoder struct {
 	stacks  map[symbol][]format.Frame
 	known   map[string]uint64 // numbers of texts without one, as in a merged report
 	room    int               // bytes that the decoded line may still take
+	loose   bool              // a string may be any JSON
 }
 
 // symbol is an address, or the ID of a stack, of a process; 0: of the kernel.
@@ -202,6 +203,9 @@ func (d *decoder) decode(b []byte, l *manifest.Layout, v gjson.Result) error {
 		return nil
 	case "string":
 		t, err := text(v)
+		if err != nil && d.loose {
+			t, err = []byte(v.Raw), nil
+		}
 		copy(b, t)
 		return err
 	case "buffer":
@@ -375,7 +379,12 @@ func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 
 // stack returns the frames of a stack.
 func (d *decoder) stack(v gjson.Result) ([]format.Frame, error) {
-	frames, err := merge.Frames(v, d.frames)
+	frames, err := []format.Frame(nil), error(nil)
+	if v.Get("addresses").Exists() { // version 1
+		frames = framesOf(v)
+	} else {
+		frames, err = merge.Frames(v, d.frames)
+	}
 	if err == nil {
 		err = d.take(len(frames) * frameSize)
 	}
@@ -423,6 +432,9 @@ func (d *decoder) cgroup(b []byte, v gjson.Result) error {
 	n, err := member(b, v, "id")
 	c := format.Cgroup{Path: merge.Text(v.Get("text"))}
 	c.Label, c.Namespace, c.Pod, c.Name = merge.Text(v.Get("label")), v.Get("namespace").String(), v.Get("pod").String(), v.Get("container").String()
+	if rest, is := strings.CutPrefix(c.Path, v.Get("id").Raw+" ("); is && c.Label == "" { // version 1, with --names
+		c.Label = strings.TrimSuffix(rest, ")")
+	}
 	if c.Label != "" {
 		c.Path = strings.TrimSuffix(c.Path, " ("+c.Label+")")
 	}
@@ -434,10 +446,8 @@ func (d *decoder) cgroup(b []byte, v gjson.Result) error {
 func (d *decoder) elements(m *manifest.Map, line gjson.Result, limit int) (all []render.Element, err error) {
 	last := uint64(0)
 	if m.Shape == "tseries" {
-		if x := line.Get("last"); x.Exists() {
-			if last, err = interval(m, x); err != nil {
-				return nil, err
-			}
+		if last, err = lastInterval(m, line); err != nil {
+			return nil, err
 		}
 	}
 	line.Get("entries").ForEach(func(_, entry gjson.Result) bool {
@@ -468,6 +478,25 @@ func (d *decoder) elements(m *manifest.Map, line gjson.Result, limit int) (all [
 	}
 	render.Shorten(all, 0)
 	return all, err
+}
+
+// lastInterval returns the number of the last interval of a map, which the line of a report of several hosts does not
+// have.
+func lastInterval(m *manifest.Map, line gjson.Result) (last uint64, err error) {
+	if x := line.Get("last"); x.Exists() {
+		return interval(m, x)
+	}
+	line.Get("entries").ForEach(func(_, entry gjson.Result) bool {
+		entry.Get("value").ForEach(func(_, x gjson.Result) bool {
+			var n uint64
+			if n, err = interval(m, x.Get("start")); err == nil {
+				last = max(last, n)
+			}
+			return err == nil
+		})
+		return err == nil
+	})
+	return last, err
 }
 
 // key decodes the list of the parts of a key.

@@ -4,6 +4,7 @@ package replay
 
 import (
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestHostile(t *testing.T) {
 	for _, tc := range []struct{ old, new, out, err string }{
 		{`"version": 2`, `"version": 9`, "", "r.jsonl:1: json2 of version 9"},
 		{`"schema":"btc/1"`, `"schema":"x"`, "", "r.jsonl:1: its manifest: "},
-		{`{"type": "head"`, `{"type": "map"`, "", "r.jsonl:1: it is json2 of version 1"},
+		{`{"type": "head"`, `{"type": "map"`, "\n", "r.jsonl:2: map \"a\": no map has the shape"},
 		{`"args": ["sh", 8]`, `"args": ["sh", "x"]`, "bash 7\n", `r.jsonl:3: "\"x\"" is not an integer`},
 		{`"args": ["sh", 8]`, `"args": ["sh", 8, 9]`, "bash 7\n", "r.jsonl:3: too many arguments"},
 		{`"event": 0, "data": "sh`, `"event": 7, "data": "sh`, "bash 7\n", `r.jsonl:3: an event "7" that the object does not have`},
@@ -241,10 +242,18 @@ func FuzzRun(f *testing.F) {
 		f.Add(lines[0]+"\n"+lines[1], byte(0))
 	}
 	f.Add(small, byte(1))
+	golden, err := os.ReadFile("../merge/testdata/version1-host1.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range output.Formats {
+		f.Add(string(golden), byte(i))
+	}
 	f.Add(strings.ReplaceAll(small, `"kind":"int"`, `"kind":"kstack"`), byte(4))
 	f.Fuzz(func(t *testing.T, text string, form byte) {
 		began := time.Now()
-		_, _, err := replayText(text, Options{Format: output.Formats[int(form)%len(output.Formats)]})
+		formats := append(output.Formats[:len(output.Formats):len(output.Formats)], NewTimeline())
+		_, _, err := replayText(text, Options{Format: formats[int(form)%len(formats)]})
 		if err != nil && strings.Contains(err.Error(), "internal error") {
 			t.Error(err)
 		}

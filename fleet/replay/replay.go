@@ -71,15 +71,15 @@ func (m Moment) in(started time.Time) time.Time {
 	return m.At
 }
 
-// ErrVersion1 is the error for output of json2 version 1, which lacks what a replay needs.
-var ErrVersion1 = errors.New("it is json2 of version 1, or has no head: btc merge reads it, btc replay needs btrun --record, or -f json2 of a newer btrun")
-
 // ErrReplaced is the error for what another object reported whose head is not in the recording.
 var ErrReplaced = errors.New("another object replaced the one of the head here (btrun --reload), and the head of the new one does not follow")
 
 // player replays a recording.
 type player struct {
 	opts     Options
+	name     string   // of the recording
+	bare     *bare    // it has no head
+	pinned   []string // files of lines before the first one with a time
 	manifest *manifest.Manifest
 	run      *output.Run
 	sink     output.Sink
@@ -119,7 +119,7 @@ type period struct {
 // Run replays a recording; name is its name in errors. cut reports that the recording ends within a line. What precedes
 // an error is printed.
 func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
-	p := &player{opts: opts, maxBytes: maxHead}
+	p := &player{opts: opts, name: name, maxBytes: maxHead}
 	n := 0
 	err = guarded(func() (err error) {
 		cut, err = merge.Lines(in, p.maxLine, func(line []byte) error {
@@ -129,10 +129,10 @@ func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
 		return err
 	})
 	if err == nil && p.run == nil {
-		err = ErrVersion1
+		err = merge.ErrNotJSON2
 	}
 	if p.run != nil {
-		e := guarded(p.flush)
+		e := guarded(p.end)
 		err = cmp.Or(err, e)
 		p.run.Out.Flush(true)
 	}
@@ -143,6 +143,15 @@ func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
 		return cut, fmt.Errorf("%s:%d: %w", name, max(n, 1), err)
 	}
 	return cut, nil
+}
+
+// end reports what is collected when the recording ends.
+func (p *player) end() error {
+	if p.bare != nil {
+		p.final = p.pending
+		p.trials1()
+	}
+	return p.flush()
 }
 
 // guarded returns the error of f, or a panic as an error.
@@ -169,6 +178,9 @@ func (p *player) line(text []byte) error {
 		return p.err
 	}
 	if !gjson.ValidBytes(text) {
+		if p.pinned1(text) {
+			return nil
+		}
 		return errors.New("not a line of JSON")
 	}
 	line := gjson.ParseBytes(text)
@@ -181,13 +193,20 @@ func (p *player) line(text []byte) error {
 	case kind == "head":
 		return p.head(text, line)
 	case p.run == nil:
-		return ErrVersion1
+		if err := p.begin1(line); err != nil {
+			return err
+		}
 	case p.replaced:
 		return ErrReplaced
 	}
 	at, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
 	if err != nil {
 		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
+	}
+	if p.bare != nil {
+		if done, err := p.line1(kind, text, line, at); done || err != nil {
+			return err
+		}
 	}
 	if kind == "map" && !line.Get("line").Exists() {
 		return p.collect(text, at)
@@ -339,7 +358,7 @@ func (p *player) head(text []byte, line gjson.Result) error {
 			return err
 		}
 		p.run.Out.Flush(true)
-		p.formats, p.zone, p.losses, p.costs, p.detached = nil, nil, nil, nil, nil
+		p.formats, p.zone, p.losses, p.costs, p.detached, p.bare = nil, nil, nil, nil, nil, nil
 	}
 	p.sum = sum
 	if v := line.Get("version"); v.Raw != strconv.Itoa(output.Version) {
@@ -379,11 +398,8 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	if err := p.opts.Format.CheckMap(m, p.opts.Map); err != nil {
 		return err
 	}
-	if p.opts.Open != nil {
-		if err := p.opts.Open(&p.opts); err != nil {
-			return err
-		}
-		p.opts.Open = nil
+	if err := p.open(); err != nil {
+		return err
 	}
 	line.Get("zone").ForEach(func(_, x gjson.Result) bool {
 		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
@@ -394,30 +410,46 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		Trailer: m.Config.StrTruncTrailer, Escape: p.opts.Escape && !p.opts.Format.JSON, Names: line.Get("names").Bool(),
 		Local: p.local,
 	}
-	p.decoder.env(env)
-	p.run = &output.Run{
-		Manifest: m, Env: env, Object: line.Get("name").String(), Host: line.Get("host").String(),
-		Arch: line.Get("arch").String(), MaxSeries: int(line.Get("max_series").Int()), Map: p.opts.Map, Started: started,
-		Losses:      func() []output.Loss { return p.losses },
-		Detachments: func() []output.Detachment { return p.detached }, Costs: func() []output.Cost { return p.costs },
-		Post: func(_ int, job func()) { job() },
-	}
-	p.run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
-		if p.err == nil {
-			_, p.err = p.opts.Out.Write(b)
-		}
-		return b[:0]
-	})
-	p.run.MessageNow = func(text string) {
-		p.run.Out.Flush(true)
-		fmt.Fprintln(p.opts.Err, text)
-	}
-	p.run.Message = p.run.MessageNow
+	p.begin(&output.Run{
+		Object: line.Get("name").String(), Host: line.Get("host").String(), Arch: line.Get("arch").String(),
+		MaxSeries: int(line.Get("max_series").Int()), Started: started,
+	}, env)
 	p.sink = p.opts.Format.New(p.run)
 	if p.opts.Format.Records {
 		p.run.Out.Write(withFormat(text, line.Get("format").Raw, p.opts.Format.Name))
 	}
 	return nil
+}
+
+// open sets where the output goes, once.
+func (p *player) open() error {
+	if p.opts.Open == nil {
+		return nil
+	}
+	open := p.opts.Open
+	p.opts.Open = nil
+	return open(&p.opts)
+}
+
+// begin makes r the run that is replayed.
+func (p *player) begin(r *output.Run, env *format.Env) {
+	p.decoder.env(env)
+	p.run = r
+	r.Manifest, r.Env, r.Map = p.manifest, env, p.opts.Map
+	r.Losses = func() []output.Loss { return p.losses }
+	r.Detachments, r.Costs = func() []output.Detachment { return p.detached }, func() []output.Cost { return p.costs }
+	r.Post = func(_ int, job func()) { job() }
+	r.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
+		if p.err == nil {
+			_, p.err = p.opts.Out.Write(b)
+		}
+		return b[:0]
+	})
+	r.MessageNow = func(text string) {
+		r.Out.Flush(true)
+		fmt.Fprintln(p.opts.Err, text)
+	}
+	r.Message = r.MessageNow
 }
 
 // withFormat returns the head of a run in another format.
@@ -490,11 +522,14 @@ func (p *player) flush() (err error) {
 	if !p.pending {
 		return nil
 	}
-	maps := p.maps
+	lines := p.maps
 	p.pending, p.maps, p.size = false, nil, 0
 	p.run.At = p.at
+	if p.bare != nil {
+		return p.flush1(lines)
+	}
 	show := func(show func(*output.Map)) {
-		for _, text := range maps {
+		for _, text := range lines {
 			var x *output.Map
 			if x, err = p.decodeMap(gjson.ParseBytes(text), nil); err != nil {
 				return
@@ -512,6 +547,9 @@ func (p *player) flush() (err error) {
 
 // decodeMap decodes the line of a map.
 func (p *player) decodeMap(line gjson.Result, e *manifest.Event) (*output.Map, error) {
+	if p.bare != nil {
+		return p.map1(line, e)
+	}
 	name := line.Get("name").Str
 	m := p.manifest.Map(name)
 	if m == nil || m.Shape == "intern" || m.Shape == "stack" {
@@ -531,6 +569,9 @@ func (p *player) decodeMap(line gjson.Result, e *manifest.Event) (*output.Map, e
 
 // event decodes the event of a line.
 func (p *player) event(line gjson.Result, kinds ...string) (*format.Event, error) {
+	if p.bare != nil {
+		return p.event1(line, kinds...)
+	}
 	id := line.Get("event")
 	n, err := number(id)
 	if err != nil || n >= uint64(len(p.manifest.Events)) {
@@ -599,7 +640,7 @@ func (p *player) report(kind string, line gjson.Result) error {
 	var e *format.Event
 	var err error
 	with := func(kinds ...string) bool {
-		if e, err = p.event(line, kinds...); err == nil {
+		if e, err = p.event(line, kinds...); err == nil && p.bare == nil {
 			err = p.arguments(e, line.Get("args"))
 		}
 		return err == nil
@@ -610,18 +651,28 @@ func (p *player) report(kind string, line gjson.Result) error {
 	case "pinned":
 		p.sink.Pinned(line.Get("path").String())
 	case "printf":
-		if with("printf") {
+		if !with("printf") {
+			break
+		}
+		if p.bare != nil {
+			p.sink.Printf(e, printed(data))
+		} else {
 			p.sink.Printf(e, p.format(e))
 		}
 	case "value":
 		if e, err = p.event(line, "print"); err != nil {
 			break
 		}
-		if len(e.Fields) == 0 {
-			return errors.New("an event without a value")
-		}
 		var v format.Value
-		if v, err = p.decoder.argument(&e.Fields[0], line.Get("data")); err == nil {
+		switch {
+		case p.bare != nil:
+			v, err = p.value1(line.Get("data"))
+		case len(e.Fields) == 0:
+			err = errors.New("an event without a value")
+		default:
+			v, err = p.decoder.argument(&e.Fields[0], line.Get("data"))
+		}
+		if err == nil {
 			e.Values = append(e.Values, v)
 			p.sink.Print(e)
 		}
@@ -634,7 +685,11 @@ func (p *player) report(kind string, line gjson.Result) error {
 			p.sink.Join(e, [][]byte{data}, "")
 		}
 	case "cat", "syscall":
-		if with("cat", "system") {
+		kinds := []string{"cat", "system"}
+		if kind == "syscall" {
+			kinds = []string{"system", "cat"}
+		}
+		if with(kinds...) {
 			if len(data) > 0 {
 				p.sink.Piece(e, data, true, false)
 			}
@@ -649,6 +704,9 @@ func (p *player) report(kind string, line gjson.Result) error {
 			p.sink.Map(x)
 		}
 	case "errorf", "warnf", "runtime_error", "helper_error":
+		if file := line.Get("filename").String(); p.bare != nil && file != "" {
+			p.manifest.Script.File = file
+		}
 		p.sink.Diagnostic(diagnostic(kind, line))
 	case "lost_events":
 		p.sink.Lost(line.Get("count").Uint())
@@ -666,30 +724,35 @@ func (p *player) report(kind string, line gjson.Result) error {
 		line.Get("names").ForEach(func(_, x gjson.Result) bool { names = append(names, x.String()); return true })
 		p.sink.BeginTrials(line.Get("mode").String(), names)
 	case "test_result", "benchmark_result":
-		p.trial(kind, line.Get("data"))
+		line.Get("data").ForEach(func(name, x gjson.Result) bool {
+			p.sink.Trial(trial(kind, name.String(), x))
+			return false
+		})
 	case "message":
 		p.run.Message(line.Get("text").String())
 	}
 	return err
 }
 
-// trial reports a test or benchmark.
-func (p *player) trial(kind string, data gjson.Result) {
-	data.ForEach(func(name, x gjson.Result) bool {
-		t := &output.Trial{Name: name.String(), Mode: probe.Test, Iterations: 1}
-		if kind == "benchmark_result" {
-			t.Mode, t.Passed = probe.Bench, true
-			t.Took, t.Iterations = time.Duration(x.Get("average").Int()), int(x.Get("iters").Int())
-		} else {
-			t.Took, t.Passed = time.Duration(x.Get("duration").Int()), x.Get("passed").Bool()
-			t.Output = exact(x.Get("output"), x.Get("invalid"))
-		}
-		p.sink.Trial(t)
-		return false
-	})
+// trial returns the result of a test or benchmark.
+func trial(kind, name string, x gjson.Result) *output.Trial {
+	t := &output.Trial{Name: name, Mode: probe.Test, Iterations: 1}
+	if kind == "benchmark_result" {
+		t.Mode, t.Passed = probe.Bench, true
+		t.Took, t.Iterations = time.Duration(x.Get("average").Int()), int(x.Get("iters").Int())
+	} else {
+		t.Took, t.Passed = time.Duration(x.Get("duration").Int()), x.Get("passed").Bool()
+		t.Output = exact(x.Get("output"), x.Get("invalid"))
+	}
+	return t
 }
 
-func position(v gjson.Result) manifest.Pos {
+// position returns the position in a line: its member pos, or line and col in version 1.
+func position(line gjson.Result) manifest.Pos {
+	v := line.Get("pos")
+	if !v.Exists() {
+		return manifest.Pos{Line: int(line.Get("line").Int()), Col: int(line.Get("col").Int())}
+	}
 	return manifest.Pos{Line: int(v.Get("0").Int()), Col: int(v.Get("1").Int()), EndCol: int(v.Get("2").Int())}
 }
 
@@ -701,7 +764,7 @@ func diagnostic(kind string, line gjson.Result) *output.Diagnostic {
 	if kind == "errorf" {
 		d.Severity = "ERROR"
 	}
-	d.Pos = position(line.Get("pos"))
+	d.Pos = position(line)
 	line.Get("chain").ForEach(func(_, x gjson.Result) bool {
 		d.Chain = append(d.Chain, manifest.Location{
 			File: x.Get("file").String(), Line: int(x.Get("line").Int()), Col: int(x.Get("col").Int()),
@@ -715,7 +778,7 @@ func diagnostic(kind string, line gjson.Result) *output.Diagnostic {
 func (p *player) detachment(line gjson.Result) output.Detachment {
 	from, _ := time.Parse(time.RFC3339Nano, line.Get("from").String())
 	d := output.Detachment{
-		Probe: line.Get("probe").String(), Pos: position(line.Get("pos")),
+		Probe: line.Get("probe").String(), Pos: position(line),
 		From: p.local(from), Budget: line.Get("budget").Float(),
 	}
 	d.To = p.local(from.Add(time.Duration(line.Get("covered_ns").Int())))

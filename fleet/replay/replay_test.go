@@ -30,11 +30,14 @@ var (
 	ustack  = manifest.Layout{Kind: "ustack", Size: 16, Stack: "stacks", Depth: 4, Mode: "perf"}
 )
 
-// kinds has a layout of each kind, with the bytes of a value.
-var kinds = []struct {
+// kind is a layout with the bytes of a value.
+type kind struct {
 	layout manifest.Layout
 	bytes  []byte
-}{
+}
+
+// kinds has a layout of each kind.
+var kinds = []kind{
 	{integer, words(-3)},
 	{manifest.Layout{Kind: "int", Size: 1, Signed: true}, []byte{0xfd}},
 	{manifest.Layout{Kind: "int", Size: 2}, []byte{0xfd, 0xff}},
