@@ -85,6 +85,9 @@ type Func struct {
 	Params []Type // subprogram: types of the entry block's parameters
 	Blocks []*Block
 	Slots  []*Slot
+	// Global means that the kernel's verifier checks a subprogram once, and knows nothing of its result: a global
+	// function (5.6). Its parameters are numbers.
+	Global bool
 	Pos    Pos
 
 	nextValue, nextBlock, nextSlot int

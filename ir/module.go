@@ -306,11 +306,15 @@ type MapSpec struct {
 // BPFMap is the BPF map that implements a Map.
 type BPFMap struct {
 	Name       string // C identifier, at most 15 bytes
-	Type       string // "array", "percpu_array", "hash", "percpu_hash", "lru_hash", "lru_percpu_hash", "ringbuf"
+	Type       string // "array", "percpu_array", "hash", "percpu_hash", "lru_hash", "lru_percpu_hash", "ringbuf", "array_of_maps"
 	KeySize    int
 	ValueSize  int
 	MaxEntries int
 	Flags      uint32
+	// Inner is the name of the map that describes the elements of an array_of_maps. Template means that a map is
+	// such a description and not a map of the object.
+	Inner    string
+	Template bool
 	// Present is the offset of the u64 in the value that is not 0 when a scalar is set; -1
 	// if existence of the element says so (hashes).
 	Present int
@@ -435,6 +439,9 @@ const (
 	// EvHelperError: fields index in Meta.Errors and the helper's result.
 	EvHelperError EventKind = "helper_error"
 	EvProc        EventKind = "proc" // one field: tgid seen for the first time
+	// EvUnwind asks for what unwinding needs: fields tgid, number of the file whose table is missing (0: the mappings
+	// of the process), and an address.
+	EvUnwind EventKind = "unwind"
 )
 
 // JoinBytes is the size to which join cuts each string, in bytes with the NUL.

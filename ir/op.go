@@ -205,6 +205,7 @@ const (
 	OpComm
 	OpKstack
 	OpUstack
+	OpDwUstack
 	OpSeenProc
 	OpStackLen
 	OpProbeName
@@ -348,6 +349,7 @@ var Ops = [numOps]OpInfo{
 	OpComm:     {Name: "comm", Result: RVoid, Effect: Writes, Args: []ArgKind{PtrArg}, Traits: WritesArg0, Doc: "writes the 16-byte name of the current thread, NUL-filled"},
 	OpKstack:   {Name: "kstack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the kernel stack, from ctx; Imm depth, Sym the stack map (ShapeStack)"},
 	OpUstack:   {Name: "ustack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "id of the user stack, from ctx; Imm depth, Sym the stack map; the caller stores it with the tgid"},
+	OpDwUstack: {Name: "dwustack", Result: RI64, Effect: Writes, Args: []ArgKind{PtrArg}, Attrs: AImm | ASym, Doc: "like ustack, but by unwind tables where the loader provides them"},
 	OpSeenProc: {Name: "seenproc", Result: RVoid, Effect: Writes, Doc: "reports the current process to the loader once, so that it can read the memory map for symbols"},
 	OpStackLen: {Name: "stacklen", Result: RI64, Args: []ArgKind{IntArg}, Doc: "number of frames of the stack with this id"},
 

@@ -85,6 +85,7 @@ func (p *parser) function() {
 			f.Params = append(f.Params, p.typ())
 			p.take(",")
 		}
+		f.Global = p.take("global")
 	}
 	f.Pos = p.pos()
 	p.want("{")

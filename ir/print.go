@@ -60,6 +60,9 @@ func (f *Func) print(w io.Writer) {
 		fmt.Fprintf(w, " prog %s", attrText(f.Prog))
 	} else {
 		fmt.Fprintf(w, "(%s)", join(f.Params, Type.String))
+		if f.Global {
+			fmt.Fprint(w, " global")
+		}
 	}
 	if t := posText(f.Pos); t != "" {
 		fmt.Fprint(w, "  ", t)

@@ -287,6 +287,9 @@ func (c *checker) entryShape() {
 		return
 	}
 	for i, p := range params {
+		if c.f.Global && (c.f.Prog != nil || want[i] != TI64) {
+			c.fn("a global function's parameter %d is %s, not a number", i, want[i])
+		}
 		if p.Type != want[i] {
 			c.fn("entry parameter %d is %s, not %s", i, p.Type, want[i])
 		}

@@ -110,6 +110,10 @@ func ruleLoad(c *checker, v *Value) {
 		c.ctxLoad(v)
 		return
 	}
+	if c.innerMap(v.Args[0]) != nil {
+		c.at(v, "cannot load from an element that is a map")
+		return
+	}
 	c.slotAligned(v)
 	if v.Args[0].Type.Kind != BTF && v.CORE.Type == "" {
 		c.access(v, v.Args[0], int(v.Imm), v.Mem.Size(), "load")
@@ -167,6 +171,10 @@ func ruleStore(c *checker, v *Value) {
 		return
 	case !v.Args[1].Type.IsAddr() && v.Args[1].Type != TI64:
 		c.at(v, "cannot store %s", describe(v.Args[1].Type))
+		return
+	}
+	if c.innerMap(p) != nil {
+		c.at(v, "cannot store to an element that is a map")
 		return
 	}
 	c.slotAligned(v)
@@ -241,7 +249,9 @@ func (c *checker) helperArg(v *Value, h *kernel.Helper, i int) {
 			bad("the context")
 		}
 	case kernel.ArgMap:
-		if a.Op != OpMapRef {
+		if inner := c.innerMap(a); inner != nil && h.Name == "map_lookup_elem" {
+			return
+		} else if a.Op != OpMapRef {
 			bad("a map")
 		} else if c.names.maps[a.Sym] == nil {
 			c.at(v, "map %s is not declared", a.Sym)
@@ -295,6 +305,17 @@ func (c *checker) helperArg(v *Value, h *kernel.Helper, i int) {
 	}
 }
 
+// innerMap returns the description of the map that an element of an array_of_maps is, nil if a is not one.
+func (c *checker) innerMap(a *Value) *Map {
+	if a.Type.Kind != MapVal || a.Type.Nullable {
+		return nil
+	}
+	if x := c.names.maps[a.Type.Sym]; x != nil && x.BPF.Inner != "" {
+		return c.names.maps[x.BPF.Inner]
+	}
+	return nil
+}
+
 // isMemory reports whether a helper may access the memory that t points to.
 func isMemory(t Type) bool {
 	return !t.Nullable && (t.Kind == Stack || t.Kind == MapVal || t.Kind == MapKey || t.Kind == Ringbuf)
@@ -307,6 +328,9 @@ func (c *checker) mapArgSize(v *Value, h *kernel.Helper, i int) (int, bool) {
 			continue
 		}
 		x := c.names.maps[v.Args[j].Sym]
+		if inner := c.innerMap(v.Args[j]); inner != nil {
+			x = inner
+		}
 		if x == nil || x.BPF.Type == "" {
 			return 0, false
 		}
@@ -360,6 +384,9 @@ func (c *checker) helperResult(v *Value, h *kernel.Helper) {
 		ok, want = v.Type == TVoid, "void"
 	case kernel.ResultMapValue:
 		t := TMapVal(v.Args[0].Sym, true)
+		if inner := c.innerMap(v.Args[0]); inner != nil {
+			t = TMapVal(inner.Name, true)
+		}
 		ok, want = v.Type == t, t.String()
 	case kernel.ResultRecord:
 		t := TRingbuf(int(v.Args[1].Imm), true)

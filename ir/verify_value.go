@@ -74,6 +74,7 @@ var rules = map[Op]rule{
 	OpComm:      ruleBytes(16),
 	OpKstack:    ruleStack,
 	OpUstack:    ruleStack,
+	OpDwUstack:  ruleStack,
 	OpSeenProc:  generic,
 	OpStackLen:  generic,
 	OpProbeName: ruleBytesImm(0),
@@ -426,7 +427,7 @@ func ruleStack(c *checker, v *Value) {
 	x := c.names.maps[v.Sym]
 	if x == nil || x.Shape != ShapeStack {
 		c.at(v, "%s is not a stack map", v.Sym)
-	} else if v.Imm < 1 || int(v.Imm) > x.Depth || x.User != (v.Op == OpUstack) {
+	} else if v.Imm < 1 || int(v.Imm) > x.Depth || x.User == (v.Op == OpKstack) {
 		c.at(v, "does not fit stack map %s (depth %d)", v.Sym, x.Depth)
 	}
 }

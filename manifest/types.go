@@ -438,4 +438,5 @@ const (
 	HostNcpus     HostValue = "ncpus"      // number of possible CPUs
 	HostCpid      HostValue = "cpid"       // process ID of the command of -c; 0: none
 	HostOwnReader HostValue = "own_reader" // 1: btc's loader reads the events
+	HostUnwind    HostValue = "unwind"     // user stacks that use unwind tables: 0 none, 1 those of dw_ustack, 2 all
 )

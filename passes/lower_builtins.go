@@ -47,6 +47,7 @@ func lowerBuiltins(m *ir.Module) []ir.Diag {
 		ir.OpComm:     lowerComm,
 		ir.OpKstack:   lowerStack,
 		ir.OpUstack:   lowerStack,
+		ir.OpDwUstack: lowerStack,
 		ir.OpStackLen: lowerStackLen,
 		ir.OpSeenProc: lowerSeenProc,
 	}.apply(m)

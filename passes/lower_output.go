@@ -350,7 +350,7 @@ func (l *lowering) unlessAsleep(flags *ir.Value) *ir.Value {
 // actsAtOnce reports whether the reader must act on the event at once.
 func actsAtOnce(e *ir.Event) bool {
 	switch e.Kind {
-	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc, ir.EvUnwatch:
+	case ir.EvExit, ir.EvPrintMap, ir.EvClear, ir.EvZero, ir.EvProc, ir.EvUnwatch, ir.EvUnwind:
 		return true
 	}
 	return false

@@ -33,13 +33,22 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	if stacks == nil {
 		panic("BUG: no stack map: " + v.Text())
 	}
+	if v.Op != ir.OpDwUstack {
+		return l.helperStack(v, stacks)
+	}
+	id := l.byTables(v, stacks)
+	return l.IfValue(l.ICmp(ir.EQ, id, ir.Const(-1)), ir.TI64, func() *ir.Value { return l.helperStack(v, stacks) }, func() *ir.Value { return id })
+}
+
+// helperStack returns the id of the stack that the kernel's helper finds.
+func (l *lowering) helperStack(v *ir.Value, stacks *ir.Map) *ir.Value {
 	size, flags := 8*int(v.Imm), int64(0)
-	if v.Op == ir.OpUstack {
+	if v.Op != ir.OpKstack {
 		flags = flagUserStack
 	}
 	// A long stack of an entry uprobe is written one word further, so that there is room for the caller.
 	depth, room := int(v.Imm), 0
-	entry := v.Op == ir.OpUstack && depth > 1 && l.Func().Prog.AtFunctionEntry()
+	entry := v.Op != ir.OpKstack && depth > 1 && l.Func().Prog.AtFunctionEntry()
 	if entry && depth > unrolledFrames {
 		room = 8
 	}

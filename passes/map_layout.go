@@ -245,7 +245,7 @@ var (
 		"events", "len", "seen", usdtSpecs, "lost", "sent", "asleep", "zero", "gen", cachesOn, unknownZero,
 		"_license", "data", "bss", "rodata", "rodata_params", "kconfig",
 	}
-	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "AT_"}
+	ownPrefixes = []string{"scratch_", "kstack_", "ustack_", "param_", "opt_", "cache_", "unwind_", "AT_"}
 )
 
 // takenNames returns the symbols that a map of the script may not have.

@@ -252,7 +252,7 @@ func (p *planner) cost(facts *loopFacts, l *ir.Loop, unknown uint64) loopCost {
 func (p *planner) calleeCost(name string) float64 {
 	n := 0
 	for _, f := range p.m.Funcs {
-		if f.Name == name {
+		if f.Name == name && !f.Global {
 			n += instructions(f)
 		}
 	}

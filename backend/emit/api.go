@@ -35,6 +35,8 @@ type Func struct {
 	Forms []Form
 	// Context is what a program does with its context.
 	Context ir.ContextUse
+	// Global marks a global function, see ir.Func.
+	Global bool
 	// StackSize is the number of bytes of the 512-byte frame in use.
 	StackSize int
 	// Calls names the subprograms that are called or whose address is taken,

@@ -67,6 +67,7 @@ func one(f *ir.Func, offsets map[string]ir.GlobalOffset, opt Options) (*Func, er
 		return nil, err
 	}
 	dump("asm", e)
+	e.Global = f.Global
 	if f.Prog != nil {
 		e.Context = ir.UsesOfContext(f)
 	}

@@ -8,6 +8,7 @@ import (
 	"btc/backend/emit"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/ir"
 	"btc/targets/kernel"
 )
 
@@ -17,8 +18,8 @@ var contexts = map[probe.Context]string{
 }
 
 // code returns the manifest's description of a program's instructions.
-func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
-	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(f, byName), Result: f.Result}
+func code(m *ir.Module, f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
+	c := &manifest.Code{Context: "none", Frame: f.StackSize, Forms: forms(m, f, byName), Result: f.Result}
 	if f.Context.Any() {
 		c.Context = contexts[f.Prog.Type().Program.Context()]
 	}
@@ -40,7 +41,7 @@ func code(f *emit.Func, byName map[string]*emit.Func) *manifest.Code {
 }
 
 // forms lists the tests of a program and of the subprograms that it calls.
-func forms(f *emit.Func, byName map[string]*emit.Func) []manifest.Form {
+func forms(m *ir.Module, f *emit.Func, byName map[string]*emit.Func) []manifest.Form {
 	var all []manifest.Form
 	seen := map[string]bool{f.Name: true}
 	for work := []*emit.Func{f}; len(work) > 0; work = work[1:] {
@@ -48,6 +49,9 @@ func forms(f *emit.Func, byName map[string]*emit.Func) []manifest.Form {
 			form := manifest.Form{Insn: t.Insn, Arch: t.Arch, Helper: t.Helper}
 			if work[0] != f {
 				form.Function = work[0].Name
+				if work[0].Global {
+					form.Function = m.Symbol(form.Function)
+				}
 			}
 			all = append(all, form)
 		}

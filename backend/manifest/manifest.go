@@ -99,7 +99,7 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	for _, f := range funcs {
 		if f.Prog != nil {
 			p := program(m, f)
-			p.Code = code(f, byName)
+			p.Code = code(m, f, byName)
 			out.Programs = append(out.Programs, p)
 			out.Fields = append(out.Fields, fields(m, f)...)
 		}
@@ -109,6 +109,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 	}
 	out.For = m.Meta.For
 	for _, x := range m.Maps {
+		if x.BPF.Template {
+			continue
+		}
 		out.Maps = append(out.Maps, mapOf(m, x))
 		if out.Maps[len(out.Maps)-1].Stored != nil && !slices.Contains(out.Requires, manifest.StoredMaps) {
 			out.Requires = append(out.Requires, manifest.StoredMaps)

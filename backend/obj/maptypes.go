@@ -14,7 +14,7 @@ import (
 
 var mapTypeNumbers = map[string]int{ // enum bpf_map_type
 	"hash": 1, "array": 2, "perf_event_array": 4, "percpu_hash": 5, "percpu_array": 6, "stack_trace": 7,
-	"lru_hash": 9, "lru_percpu_hash": 10, "ringbuf": 27,
+	"lru_hash": 9, "lru_percpu_hash": 10, "array_of_maps": 12, "ringbuf": 27,
 }
 
 // mapDef writes a map's definition struct and returns its type and size in bytes.
@@ -30,7 +30,19 @@ func (w *writer) mapDef(m *ir.Map) (typeID, int, error) {
 	if m.BPF.Flags != 0 {
 		put("map_flags", w.uintMember(int(m.BPF.Flags)))
 	}
-	if m.BPF.Type != "ringbuf" {
+	switch {
+	case m.BPF.Type == "ringbuf":
+	case m.BPF.Inner != "":
+		// As libbpf's __array(values, struct inner): no elements are set.
+		put("key_size", w.uintMember(m.BPF.KeySize))
+		inner, _, err := w.mapDef(w.m.Map(m.BPF.Inner))
+		if err != nil {
+			return 0, 0, err
+		}
+		size := len(ms) * 8
+		put("values", w.btf.array(w.btf.ptr(inner), 0))
+		return w.btf.composite(kindStruct, "", size, ms), size, nil
+	default:
 		put("key", w.btf.ptr(w.keyType(m)))
 		put("value", w.btf.ptr(w.valueType(m)))
 	}

@@ -144,6 +144,9 @@ func (w *writer) mapSection() error {
 	var vars []secvar
 	size := 0
 	for _, m := range w.m.Maps {
+		if m.BPF.Template {
+			continue
+		}
 		t, n, err := w.mapDef(m)
 		if err != nil {
 			return ir.Diag{Pos: m.Pos, Text: err.Error()}
@@ -221,7 +224,7 @@ func (w *writer) fill(secs []*progSection, accesses map[*emit.Func][]*coreAccess
 }
 
 // funcSymbol writes the symbol, the BTF FUNC and its func_info. A subprogram is LOCAL in ELF and
-// static in BTF, which every loader and bpftool's linker accept.
+// static in BTF, which every loader and bpftool's linker accept; a global function is GLOBAL in both.
 func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	sym := elfSymbol{
 		name:    w.m.Symbol(f.Name),
@@ -234,8 +237,10 @@ func (w *writer) funcSymbol(s *progSection, f *emit.Func) {
 	proto := w.btf.funcProto(w.btf.int("int", 4, intSigned), param{"ctx", w.btf.ptr(0)})
 	linkage := linkGlobal
 	if f.Prog == nil {
-		sym.name, sym.bind, linkage = f.Name, elf.STB_LOCAL, linkStatic
 		proto = w.subprogProto(f)
+	}
+	if f.Prog == nil && !f.Global {
+		sym.name, sym.bind, linkage = f.Name, elf.STB_LOCAL, linkStatic
 		w.elf.local(sym)
 	} else {
 		w.elf.global(sym)

@@ -43,6 +43,8 @@ type Arch struct {
 	UserMask, UserMode int64
 	// PastProbe is the distance in bytes from an address inside the probed function to the IP that a kprobe saves.
 	PastProbe int64
+	// FP is the frame pointer, as reg() spells it.
+	FP string
 	// Link is the register with the return address at a function's entry, as reg() spells it; empty where the address
 	// is at SP.
 	Link string

@@ -16,6 +16,7 @@ func arm64() *Arch {
 		RegsStruct: "user_pt_regs", RegsSize: 272, Marker: "pstate",
 		UserMask: 0xf, UserMode: 0, // PSR_MODE_MASK, PSR_MODE_EL0t
 		BigArg: true, WholeArg: true, // AAPCS64
+		FP:          "r29",
 		Link:        "r30",
 		TagBits:     8, // TBI and MTE
 		InsnSize:    4,

@@ -19,6 +19,7 @@ func riscv64() *Arch {
 		// have the highest bit.
 		UserMask: math.MinInt64, UserMode: 0,
 		BigArg: true, ResultArg: true, // the integer calling convention of RISC-V
+		FP:          "s0",
 		Link:        "ra",
 		FentrySince: [2]int{6, 8},                // HAVE_DYNAMIC_FTRACE_WITH_DIRECT_CALLS
 		AsmRegs:     map[string]uint16{"fp": 64}, // s0

@@ -13,7 +13,7 @@ func x86() *Arch {
 	a := &Arch{
 		Name: "x86_64", GOARCH: "amd64", Label: "x86_64", Machine: elf.EM_X86_64, Default: true,
 		Macros:     []string{"__x86_64__", "__x86_64", "__amd64__"},
-		RegsStruct: "pt_regs", RegsSize: 168, Marker: "di",
+		RegsStruct: "pt_regs", RegsSize: 168, Marker: "di", FP: "bp",
 		Regs: []Reg{
 			{"r15", "r15", 0}, {"r14", "r14", 8}, {"r13", "r13", 16}, {"r12", "r12", 24},
 			{"bp", "bp", 32}, {"bx", "bx", 40}, {"r11", "r11", 48}, {"r10", "r10", 56},

@@ -26,11 +26,12 @@ const (
 	HostNcpus     HostValue = "ncpus"      // number of possible CPUs
 	HostCpid      HostValue = "cpid"       // process ID of the command of -c; 0: none
 	HostOwnReader HostValue = "own_reader" // 1: btc's loader reads the events
+	HostUnwind    HostValue = "unwind"     // user stacks that use unwind tables: 0 none, 1 those of dw_ustack, 2 all
 )
 
 // HostValues lists the host values, in the order above.
 var HostValues = []HostValue{HostKaddr, HostKaddrOr0, HostKfuncExist, HostKfuncAllowed, HostUaddr, HostUaddrCode, HostCgroupID,
-	HostStart, HostPIDNSDev, HostPIDNSIno, HostTAIOff, HostNcpus, HostCpid, HostOwnReader}
+	HostStart, HostPIDNSDev, HostPIDNSIno, HostTAIOff, HostNcpus, HostCpid, HostOwnReader, HostUnwind}
 
 // numOfText is the number of values in HostValues that depend on Global.Text.
 const numOfText = 7

@@ -177,9 +177,9 @@ func set(words string) map[string]bool {
 
 var (
 	shapes     = set("plain count sum avg min max stats hist lhist tseries stack intern")
-	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf perf_event_array")
+	mapTypes   = set("array percpu_array hash percpu_hash lru_hash lru_percpu_hash ringbuf perf_event_array array_of_maps")
 	layouts    = set("int bool ptr enum string buffer tuple record array kstack ustack ksym usym inet mac timestamp probe username cgroup_path none")
-	eventKinds = set("printf print print_map clear zero exit time join cat system error helper_error proc unwatch skboutput errorf warnf")
+	eventKinds = set("printf print print_map clear zero exit time join cat system error helper_error proc unwind unwatch skboutput errorf warnf")
 	seriesAggs = set("avg max min sum")
 	paramTypes = set("int string bool ipv4 sign")
 	lossKinds  = set("events map scratch stack unused")

@@ -388,6 +388,7 @@ var argKinds = map[string]struct {
 	"error":        {1, 1, true},
 	"helper_error": {2, 2, true},
 	"proc":         {1, 1, true},
+	"unwind":       {3, 3, true},
 	"unwatch":      {1, 1, true},
 	"skboutput":    {3, 3, true},
 }

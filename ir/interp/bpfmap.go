@@ -3,6 +3,8 @@
 package interp
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 
 	"btc/ir"
@@ -124,6 +126,51 @@ func (b *bpfMap) delete(key []byte) bool {
 	}
 	return true
 }
+
+// Put sets an element of a map as a loader does; of a per-CPU map, on all CPUs.
+func (k *Machine) Put(name string, key, value []byte) {
+	b := k.maps[name]
+	e := b.entries[string(key)]
+	if e == nil {
+		e = b.insert(key)
+	}
+	for _, addr := range e.vals {
+		copy(k.mem.object(addr).data, value)
+	}
+}
+
+// PutMap sets an element of an array_of_maps to an array with the elements.
+func (k *Machine) PutMap(name string, number uint32, elements [][]byte) {
+	outer := k.maps[name]
+	key := binary.NativeEndian.AppendUint32(nil, number)
+	e := outer.entries[string(key)]
+	if e == nil {
+		e = outer.insert(key)
+	}
+	def := *k.Module.Map(outer.spec.Inner)
+	def.BPF.MaxEntries = len(elements)
+	in := newMap(k, &def)
+	for i, data := range elements {
+		copy(k.mem.object(in.entries[string(binary.NativeEndian.AppendUint32(nil, uint32(i)))].vals[0]).data, data)
+	}
+	k.inner[e.vals[0]] = in
+}
+
+// Element returns the value of a map's element on each CPU, nil if there is none.
+func (k *Machine) Element(name string, key []byte) [][]byte {
+	e := k.maps[name].entries[string(key)]
+	if e == nil {
+		return nil
+	}
+	var all [][]byte
+	for _, addr := range e.vals {
+		all = append(all, k.mem.object(addr).data)
+	}
+	return all
+}
+
+// Keys returns the keys of a map in the order of insertion.
+func (k *Machine) Keys(name string) []string { return slices.Clone(k.maps[name].order) }
 
 // value returns the bytes at an address that lookup returned.
 func (b *bpfMap) value(addr uint64) []byte { return b.m.mem.object(addr).data }

@@ -41,6 +41,7 @@ func builtinOps() map[ir.Op]opFunc {
 		ir.OpComm:     comm,
 		ir.OpKstack:   stackID,
 		ir.OpUstack:   stackID,
+		ir.OpDwUstack: stackID,
 		ir.OpStackLen: func(fr *frame, v *ir.Value) int64 { return fr.arg(v, 0) & (1<<stackLenBits - 1) },
 		ir.OpSeenProc: seenProc,
 	}
@@ -153,10 +154,10 @@ func comm(fr *frame, v *ir.Value) int64 {
 // stackID stores the frames in the stack map and returns their id, 0 for an empty stack.
 func stackID(fr *frame, v *ir.Value) int64 {
 	frames := fr.in.Kstack
-	if v.Op == ir.OpUstack {
+	if v.Op != ir.OpKstack {
 		frames = fr.in.Ustack
 	}
-	if v.Op == ir.OpUstack && v.Imm > 1 && fr.f.Prog.AtFunctionEntry() {
+	if v.Op != ir.OpKstack && v.Imm > 1 && fr.f.Prog.AtFunctionEntry() {
 		frames = withCaller(frames, fr.returnAddress(v))
 	}
 	frames = frames[:min(len(frames), int(v.Imm))]

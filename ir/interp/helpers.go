@@ -48,6 +48,7 @@ func helperTable() map[string]helperFunc {
 		"get_current_cgroup_id":   helperInput(func(in *Input) uint64 { return in.Cgroup }),
 		"get_current_task":        helperInput(func(in *Input) uint64 { return in.Task }),
 		"get_current_task_btf":    helperInput(func(in *Input) uint64 { return in.Task }),
+		"task_pt_regs":            helperInput(func(in *Input) uint64 { return in.TaskRegs }),
 		"get_func_ip":             helperInput(func(in *Input) uint64 { return in.FuncIP }),
 		"get_attach_cookie":       helperInput(func(in *Input) uint64 { return uint64(in.AttachID) }),
 		"get_ns_current_pid_tgid": nsPid,

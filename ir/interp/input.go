@@ -14,7 +14,7 @@ import (
 //
 // The first word after run is the program. Then: ctx+N=V puts 8 bytes into the
 // context; pid tid uid gid nspid nstid nsdev nsino cpu boot mono tai start
-// cgroup numa jiffies task funcip attachid are numbers; comm a string; kstack
+// cgroup numa jiffies task taskregs funcip attachid are numbers; comm a string; kstack
 // ustack args lists of numbers; kernel@A user@A memory at address A, a quoted
 // string or u64:, u32: and numbers; global@NAME the loader's value of a global;
 // lacks a list of helpers that the kernel does not have.
@@ -155,8 +155,8 @@ func (in *Input) setPlain(name, value string) error {
 		"cgroup":  &in.Cgroup,
 		"numa":    &in.NUMA,
 		"jiffies": &in.Jiffy,
-		"task":    &in.Task,
-		"funcip":  &in.FuncIP,
+		"task":    &in.Task, "taskregs": &in.TaskRegs,
+		"funcip": &in.FuncIP,
 	}
 	lists := map[string]*[]uint64{"kstack": &in.Kstack, "ustack": &in.Ustack, "args": &in.Args}
 	if list, ok := lists[name]; ok {

@@ -38,6 +38,7 @@ type Input struct {
 	Start               uint64 // boot clock when the loader started
 	Cgroup, NUMA, Jiffy uint64
 	Task                uint64 // address of the current task_struct
+	TaskRegs            uint64 // address of the registers with which it has entered the kernel
 	FuncIP              uint64
 	AttachID            int64 // added to the program's first
 	Kstack, Ustack      []uint64
@@ -72,7 +73,8 @@ type Machine struct {
 
 	mem     memory
 	maps    map[string]*bpfMap
-	globals map[string]uint64 // address
+	inner   map[uint64]*bpfMap // by address of the element of an array_of_maps
+	globals map[string]uint64  // address
 	seen    map[uint32]bool
 	stacks  map[string]map[string]uint64 // stack map, frames, id
 	walks   []*walk                      // by number: mapiter's results
@@ -89,14 +91,16 @@ type Machine struct {
 // New prepares a machine with empty maps. Globals have their initial values.
 // Maps that have no BPF form yet get that of docs/layouts.md.
 func New(m *ir.Module) *Machine {
-	k := &Machine{Module: m, maps: map[string]*bpfMap{}, globals: map[string]uint64{}, seen: map[uint32]bool{},
+	k := &Machine{Module: m, maps: map[string]*bpfMap{}, inner: map[uint64]*bpfMap{}, globals: map[string]uint64{}, seen: map[uint32]bool{},
 		stacks: map[string]map[string]uint64{}, rand: 0x9e3779b97f4a7c15, arch: arch.All()[0], ops: opTable(),
 		helpers: helperTable()}
 	if m.Target != nil {
 		k.arch = m.Target.Arch()
 	}
 	for _, x := range m.Maps {
-		k.maps[x.Name] = newMap(k, x)
+		if !x.BPF.Template {
+			k.maps[x.Name] = newMap(k, x)
+		}
 	}
 	for _, g := range m.Globals {
 		data := make([]byte, g.Size)

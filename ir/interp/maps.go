@@ -37,6 +37,13 @@ func mapOps() map[ir.Op]opFunc {
 }
 
 func (fr *frame) mapOf(v *ir.Value) *bpfMap {
+	if a := v.Args[0]; a.Op != ir.OpMapRef && a.Type.Kind == ir.MapVal { // an element of an array_of_maps
+		b := fr.inner[uint64(fr.arg(v, 0))]
+		if b == nil {
+			fr.trap("not a map")
+		}
+		return b
+	}
 	b := fr.maps[v.Args[0].Sym]
 	if b == nil {
 		fr.trap("no map %s", v.Args[0].Sym)

@@ -35,7 +35,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // event records an event. The compiler's own events are identified by kind: lowering
 // chooses their names.
 func (k *Machine) event(kind ir.EventKind, name string, fields []string) {
-	if kind == ir.EvProc || kind == ir.EvError || kind == ir.EvHelperError {
+	if kind == ir.EvProc || kind == ir.EvUnwind || kind == ir.EvError || kind == ir.EvHelperError {
 		name = string(kind)
 	}
 	k.Events = append(k.Events, name+"("+strings.Join(fields, ", ")+")")

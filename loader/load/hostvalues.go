@@ -87,6 +87,8 @@ func (s *hostSource) lookUp(value manifest.HostValue, text string) (uint64, erro
 		return uint64(s.child), nil
 	case manifest.HostOwnReader:
 		return 1, nil
+	case manifest.HostUnwind:
+		return 0, nil
 	}
 	panic("BUG: no code for the host value " + string(value))
 }

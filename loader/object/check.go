@@ -15,6 +15,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/unwind"
 )
 
 // maxData bounds the total size in bytes of sections without content in the file (.bss), which this process and the
@@ -207,6 +208,7 @@ func btfElement(kind uint32) uint64 {
 var mapTypes = map[string]ebpf.MapType{
 	"array": ebpf.Array, "percpu_array": ebpf.PerCPUArray, "hash": ebpf.Hash, "percpu_hash": ebpf.PerCPUHash,
 	"lru_hash": ebpf.LRUHash, "lru_percpu_hash": ebpf.LRUCPUHash, "ringbuf": ebpf.RingBuf, "perf_event_array": ebpf.PerfEventArray,
+	"array_of_maps": ebpf.ArrayOfMaps,
 }
 
 // dataSections are the sections of variables, each of which is a map.
@@ -241,12 +243,25 @@ func checkMaps(spec *ebpf.CollectionSpec, m *manifest.Manifest) error {
 			return fmt.Errorf("the object has a map %s, which the manifest does not name", name)
 		case !named[name] && (s.Type != ebpf.Array || s.MaxEntries != 1 || s.ValueSize > maxData):
 			return fmt.Errorf("section %s is not a section of variables", name)
+		case s.Type == ebpf.ArrayOfMaps && isTables(s):
 		case s.Pinning != ebpf.PinNone || s.InnerMap != nil || s.Flags&^mapFlags != 0:
 			return fmt.Errorf("map %s is pinned, a map of maps, or has flags %#x: objects of btc have no such maps", name, s.Flags)
 		}
 	}
 	return nil
 }
+
+// isTables reports whether a map of maps is that of the unwind tables, empty. No other one is created: the maps in it
+// would be what the object says.
+func isTables(s *ebpf.MapSpec) bool {
+	in := s.InnerMap
+	return s.Pinning == ebpf.PinNone && s.Flags == 0 && len(s.Contents) == 0 && in != nil && in.Type == ebpf.Array &&
+		in.KeySize == 4 && in.ValueSize == unwind.ChunkSize && in.MaxEntries == 1 && in.Flags == innerMap && in.Pinning == ebpf.PinNone &&
+		in.InnerMap == nil && len(in.Contents) == 0
+}
+
+// innerMap is BPF_F_INNER_MAP (5.10): maps with more elements may be put into a map of such maps.
+const innerMap = 1 << 12
 
 // isProgram reports whether a program has the type that probes of a kind are compiled to: a program of another type
 // behaves differently (an "fmod_ret" program decides what a function returns).

@@ -27,6 +27,8 @@ func MapMemory(s *ebpf.MapSpec, cpus int) uint64 {
 	switch s.Type {
 	case ebpf.Array:
 		return n * value
+	case ebpf.ArrayOfMaps:
+		return n * 8
 	case ebpf.PerCPUArray:
 		return n * (8 + value*uint64(cpus))
 	case ebpf.Hash, ebpf.LRUHash:

@@ -59,7 +59,7 @@ var safe = []asm.BuiltinFunc{
 	asm.FnKtimeGetNs, asm.FnKtimeGetBootNs, asm.FnKtimeGetTaiNs, asm.FnJiffies64, asm.FnGetPrandomU32,
 	asm.FnGetSmpProcessorId, asm.FnGetNumaNodeId, asm.FnGetCurrentPidTgid, asm.FnGetNsCurrentPidTgid,
 	asm.FnGetCurrentUidGid, asm.FnGetCurrentComm,
-	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnGetCurrentCgroupId, asm.FnGetSocketCookie,
+	asm.FnGetCurrentTask, asm.FnGetCurrentTaskBtf, asm.FnTaskPtRegs, asm.FnGetCurrentCgroupId, asm.FnGetSocketCookie,
 	asm.FnGetStack, asm.FnGetFuncIp, asm.FnDPath,
 	asm.FnSkbOutput, asm.FnRingbufOutput, asm.FnRingbufReserve, asm.FnRingbufSubmit,
 	asm.FnSeqPrintf, asm.FnSeqWrite, asm.FnLoop,

@@ -10,7 +10,7 @@ import (
 )
 
 // Join returns a program that calls several programs, one after the other, with its own context, and returns 0.
-// Each becomes a static function, so that its exits end only itself, and the kernel checks it where it is called,
+// Each becomes a static function (their subprograms stay what they are), so that its exits end only itself, and the kernel checks it where it is called,
 // with the type of the context. Names of functions get the number of the program, because programs may have
 // functions of the same name.
 func Join(all []asm.Instructions) asm.Instructions {
@@ -35,9 +35,11 @@ func Join(all []asm.Instructions) asm.Instructions {
 				ins = ins.WithReference(rename(ins.Reference()))
 			}
 			if f := btf.FuncMetadata(&ins); f != nil {
-				static := *f
-				static.Name, static.Linkage = ins.Symbol(), btf.StaticFunc
-				ins = btf.WithFuncMetadata(ins, &static)
+				renamed := *f
+				if renamed.Name = ins.Symbol(); ins.Symbol() == rename(insns[0].Symbol()) {
+					renamed.Linkage = btf.StaticFunc
+				}
+				ins = btf.WithFuncMetadata(ins, &renamed)
 			}
 			functions = append(functions, ins)
 		}

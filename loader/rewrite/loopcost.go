@@ -19,9 +19,9 @@ import (
 //
 // All other code is bounded by the verifier, which walks at most a million instructions (BPF_COMPLEXITY_LIMIT_INSNS,
 // 5.2) from the entry of a program. It does not bound how long these take: helpers copy, hash and search what is as large
-// as a map's value, key or table. And it walks global functions (5.6) only once, for all their calls. FindLoops refuses
-// programs that take too long in this way, except that copies whose size is not a constant are limited where a loop
-// makes them, and searches of tables there take from the budget.
+// as a map's value, key or table. And it walks global functions (5.6) only once, for all their calls: each call counts
+// with the bound of the function. FindLoops refuses programs that take too long in this way, except that copies whose
+// size is not a constant are limited where a loop makes them, and searches of tables there take from the budget.
 //
 // Costs are in units of a third of a nanosecond, about one simple instruction of a current CPU. They are estimates
 // upwards. A loop is stopped only if its cost and the clock both say so, so that too high an estimate stops nothing
@@ -161,14 +161,12 @@ func FindLoops(insns asm.Instructions, maps map[string]*ebpf.MapSpec) (b Bounds,
 		for end < len(insns) && insns[end].Symbol() == "" {
 			end++
 		}
-		if f := btf.FuncMetadata(&insns[start]); start > 0 && f != nil && f.Linkage != btf.StaticFunc {
-			return b, fmt.Errorf("%w: the kernel's verifier walks the function %s only once", errLoop, f.Name)
-		}
 		f, err := newLoopFunc(insns[start:end:end])
 		if err != nil {
 			return b, err
 		}
-		f.start = start
+		meta := btf.FuncMetadata(&insns[start])
+		f.start, f.global = start, start > 0 && meta != nil && meta.Linkage != btf.StaticFunc
 		order = append(order, f)
 		p.funcs[insns[start].Symbol()] = f
 		start = end
@@ -253,6 +251,8 @@ type loopFunc struct {
 	line    *btf.Line
 	counted bool // not all its calls have a small bound
 
+	global bool // the verifier walks it once for all its calls
+
 	active, done bool
 	cost         int64
 	proved       bool // the cost is a bound: there is no loop in place and no counted loop
@@ -316,7 +316,7 @@ func (p *loopProgram) findSites(order []*loopFunc) error {
 				return fmt.Errorf("%w: its body is not known", errLoop)
 			}
 			cb := p.funcs[f.insns[at].Reference()]
-			if cb == nil || cb == p.main || cb.helper != 0 && cb.helper != helper {
+			if cb == nil || cb == p.main || cb.global || cb.helper != 0 && cb.helper != helper {
 				return fmt.Errorf("%w: its body is used otherwise", errLoop)
 			}
 			loads--
@@ -419,6 +419,13 @@ func (p *loopProgram) costOf(f *loopFunc) (int64, error) {
 		f.inLoop, most[i] = max(f.inLoop, p.looped(f, i)), 0
 	})
 	f.most = f.longest(most, func(int) {})
+	if f.global {
+		if len(f.sites) > 0 {
+			return 0, fmt.Errorf("%w: it is in the function %s, which the kernel's verifier walks only once", errLoop, f.insns[0].Symbol())
+		}
+		// It was walked for itself: what it takes in its own loops is a part of each call.
+		f.most, f.inLoop = min(f.most+f.inLoop*(verified/perCall), maxCost), 0
+	}
 	f.active, f.done = false, true
 	return f.cost, nil
 }
@@ -436,6 +443,9 @@ func (p *loopProgram) looped(f *loopFunc, i int) int64 {
 		return loopCall + smallSearch
 	case ins.IsFunctionCall():
 		g := p.funcs[ins.Reference()]
+		if g.global { // an iteration has at least the instructions of the shortest cycle
+			return min(g.most, maxCost)/int64(max(f.cycle(i)/perCall, 1)) + 1
+		}
 		if g.looped == 0 {
 			g.looped = 1
 			for j := range g.next {
@@ -452,6 +462,28 @@ func (p *loopProgram) looped(f *loopFunc, i int) int64 {
 		return cost
 	}
 	return 1
+}
+
+// cycle returns the length of the shortest cycle through an instruction, 0 if there is none.
+func (f *loopFunc) cycle(i int) int {
+	n := len(f.next)
+	seen, work := make([]bool, n), []int{i}
+	for length := 1; len(work) > 0; length++ {
+		var next []int
+		for _, at := range work {
+			for _, to := range []int{f.next[at], f.target[at]} {
+				switch {
+				case to == i:
+					return length
+				case to >= 0 && to < n && !seen[to]:
+					seen[to] = true
+					next = append(next, to)
+				}
+			}
+		}
+		work = next
+	}
+	return 0
 }
 
 // countAll counts all loops of a function and its callees: how often it runs is not known.

@@ -105,7 +105,14 @@ func TestFindLoops(t *testing.T) {
 		loops []string
 		fails bool
 	}{
-		{"global function", slices.Concat(function("f", callTo("g")), global(function("g"))), nil, true},
+		{"global function", slices.Concat(function("f", callTo("g")), global(function("g"))), nil, false},
+		{"global function in a loop", slices.Concat(function("f", inPlace(10, callTo("g"))), global(function("g"))), nil, false},
+		{"loop in a global function", slices.Concat(function("f", callTo("g")), global(function("g", inPlace(10, updateM)))), nil, false},
+		{"loop in a global function in a loop", slices.Concat(function("f", inPlace(10, callTo("g"))), global(function("g", inPlace(10, nil)))), nil, true},
+		{"loop in a global function, called by a function in a loop", slices.Concat(function("f", inPlace(10, callTo("h"))), function("h", callTo("g")), global(function("g", inPlace(10, nil)))), nil, true},
+		{"large copies in a global function in a loop", slices.Concat(function("f", inPlace(10, callTo("g"))), global(function("g", times(20, copyOf(1<<20, value))))), nil, true},
+		{"global functions that call each other often", slices.Concat(function("f", times(500, callTo("g"))), global(function("g", times(500, callTo("h")))), global(function("h", times(500, copyOf(1<<14, value))))), nil, true},
+		{"search in a global function", slices.Concat(function("f", callTo("g")), global(function("g", loop(10, "a"))), function("a")), nil, true},
 		{"global callback", slices.Concat(function("f", loop(0, "a")), global(function("a"))), nil, true},
 		{"large copies in a loop", function("f", inPlace(10, copyOf(1<<20, value))), nil, true},
 		{"small copies in a loop", function("f", inPlace(10, copyOf(1<<14, value))), nil, false},

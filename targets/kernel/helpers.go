@@ -155,6 +155,7 @@ var helpers = []Helper{
 	{"get_func_ip", 173, Version{5, 15}, args(ArgCtx), ResultInt, "", trampoline | 1<<probe.ProgKprobe, true},
 	// fentry and fexit since 5.19, raw_tp and tp_btf since 6.10.
 	{"get_attach_cookie", 174, Version{5, 15}, args(ArgCtx), ResultInt, "", notXDP &^ (1 << probe.ProgIter), false},
+	{"task_pt_regs", 175, Version{5, 15}, args(ArgBTF), ResultBTF, "pt_regs", allProgs, true},
 	{"loop", 181, Version{5, 17}, args(ArgAny, ArgFunc, ArgStackOrNull, ArgAny), ResultInt, "", allProgs, false},
 	{"strncmp", 182, Version{5, 17}, args(ArgMem, ArgSize, ArgConstStr), ResultInt, "", allProgs, false},
 	{"map_lookup_percpu_elem", 195, Version{5, 19}, args(ArgMap, ArgMapKey, ArgAny), ResultMapValue, "", allProgs, false},
