@@ -69,6 +69,8 @@ type Report struct {
 	// Live, on a terminal and with Every, redraws the maps in place below the output instead of printing them
 	// again. A program that exits without Close calls RestoreTerminal first.
 	Live bool
+	// Blocks adds sparklines and heat maps to Live, with the block characters of Unicode; ColorBlocks colors the heat maps.
+	Blocks, ColorBlocks bool
 
 	// Hint is called when everything is attached, with a line on how to end the session for a
 	// user who sends SIGINT with Ctrl-C. Progress is called repeatedly during earlier steps that

@@ -13,8 +13,11 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/term"
 
 	"btc/fleet/replay"
+	"btc/internal/blocks"
+	"btc/internal/color"
 	"btc/internal/option"
 	"btc/internal/safefile"
 	"btc/loader/format"
@@ -24,6 +27,7 @@ import (
 // replayOptions are the options of btc replay.
 type replayOptions struct {
 	form, file, mapName string
+	color               string
 	from, to            replay.Moment
 }
 
@@ -37,6 +41,8 @@ func replayCommand() *command {
 			return nil
 		}
 	}
+	colorOfMaps := color.Option(&r.color)
+	colorOfMaps.Help = "color heat maps: always, never, or auto (unless NO_COLOR is set); default: $BPFTRACE_COLOR, or auto"
 	return &command{
 		name: "replay", operands: "FILE.jsonl", summary: "print the output of a recorded run again", files: []string{"jsonl", "json", "gz", "zst"},
 		about: "FILE is what btrun --record or btrun -f json2 wrote; - is standard input. The output is what the run printed, " +
@@ -58,6 +64,7 @@ func replayCommand() *command {
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
 				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
 			{Name: "to", Value: "TIME", To: moment("to", &r.to), Help: "leave out what was after TIME"},
+			colorOfMaps,
 		},
 		run: func(line *option.Line) int {
 			files := line.All()
@@ -103,7 +110,12 @@ func (r *replayOptions) replay(name string) error {
 		case isTerminal(os.Stdout) && o.Format.JSON:
 			o.Out = format.TerminalJSON(os.Stdout)
 		default:
-			o.Escape = isTerminal(os.Stdout)
+			if o.Escape = isTerminal(os.Stdout); o.Escape && blocks.Possible(os.Getenv) {
+				o.Terminal = &replay.Terminal{Columns: 80, Color: color.Wanted(r.color, true, os.Getenv)}
+				if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
+					o.Terminal.Columns = columns
+				}
+			}
 		}
 		return nil
 	}

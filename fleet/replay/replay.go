@@ -39,8 +39,10 @@ type Options struct {
 	Map      string         // as output.Run.Map
 	From, To Moment
 	Escape   bool // text: show control characters in strings as \xNN
+	// Terminal, if it is not nil, makes text end with sparklines and heat maps of what was shown more than once.
+	Terminal *Terminal
 	Out, Err io.Writer
-	// Open, if it is not nil, sets Out and Escape before anything is printed, when the format is known.
+	// Open, if it is not nil, sets Out, Escape and Terminal before anything is printed, when the format is known.
 	Open func(o *Options) error
 }
 
@@ -83,6 +85,7 @@ type player struct {
 	manifest *manifest.Manifest
 	run      *output.Run
 	sink     output.Sink
+	drawing  *drawing // nil: none
 	top      render.Top
 	decoder  decoder
 	formats  []*format.Format // of events, when they are needed
@@ -134,6 +137,12 @@ func Run(name string, in io.Reader, opts Options) (cut bool, err error) {
 	if p.run != nil {
 		e := guarded(p.end)
 		err = cmp.Or(err, e)
+		if p.drawing != nil && !p.drawing.ended {
+			err = cmp.Or(err, guarded(func() error {
+				p.drawing.finish()
+				return nil
+			}))
+		}
 		p.run.Out.Flush(true)
 	}
 	switch {
@@ -415,6 +424,10 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		MaxSeries: int(line.Get("max_series").Int()), Started: started,
 	}, env)
 	p.sink = p.opts.Format.New(p.run)
+	if p.opts.Terminal != nil && p.opts.Format == &output.Text && !p.merged {
+		p.drawing = newDrawing(p, p.drawing, p.sink)
+		p.sink = p.drawing
+	}
 	if p.opts.Format.Records {
 		p.run.Out.Write(withFormat(text, line.Get("format").Raw, p.opts.Format.Name))
 	}

@@ -68,7 +68,7 @@ func ReadKallsyms(r io.Reader) (*Kallsyms, error) {
 		return nil, err
 	}
 	if !sort.IsSorted(k) {
-		sort.Stable(k)
+		sort.Sort(k)
 	}
 	return k, nil
 }
@@ -129,9 +129,11 @@ var hexValue = func() (t [256]uint8) {
 	return t
 }()
 
-// Len, Less and Swap order by address for package sort.
-func (k *Kallsyms) Len() int           { return len(k.addrs) }
-func (k *Kallsyms) Less(i, j int) bool { return k.addrs[i] < k.addrs[j] }
+// Len, Less and Swap order by address, then as the kernel lists them, for package sort.
+func (k *Kallsyms) Len() int { return len(k.addrs) }
+func (k *Kallsyms) Less(i, j int) bool {
+	return k.addrs[i] < k.addrs[j] || k.addrs[i] == k.addrs[j] && k.names[i] < k.names[j]
+}
 func (k *Kallsyms) Swap(i, j int) {
 	k.addrs[i], k.addrs[j] = k.addrs[j], k.addrs[i]
 	k.names[i], k.names[j] = k.names[j], k.names[i]

@@ -485,7 +485,15 @@ func (s *state) json(root, file string, into any) (found bool, err error) {
 
 // read reads a regular file below a root directory.
 func (s *state) read(root, file string, limit int64) ([]byte, error) {
-	return bounded(s, file, func() ([]byte, error) { return safefile.ReadIn(orSlash(root), file, limit) })
+	var text []byte
+	err := s.bounded(file, func() (err error) {
+		text, err = safefile.ReadIn(orSlash(root), file, limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 // list returns the names in a directory; none if it does not exist.
@@ -496,9 +504,15 @@ func (s *state) listIn(root, dir string) ([]string, error) {
 	if have, ok := s.lists[key]; ok {
 		return have.names, have.err
 	}
-	names, err := bounded(s, dir, func() ([]string, error) { return safefile.ListIn(orSlash(root), dir, maxEntries) })
-	d := directory{names, err}
-	if errors.Is(d.err, fs.ErrNotExist) || errors.Is(d.err, unix.ENOTDIR) {
+	var names []string
+	d := directory{err: s.bounded(dir, func() (err error) {
+		names, err = safefile.ListIn(orSlash(root), dir, maxEntries)
+		return err
+	})}
+	switch {
+	case d.err == nil:
+		d.names = names
+	case errors.Is(d.err, fs.ErrNotExist) || errors.Is(d.err, unix.ENOTDIR):
 		d.err = nil
 	}
 	s.lists[key] = d
@@ -516,25 +530,22 @@ func orSlash(root string) string {
 // system there that does not respond.
 const answerTime = 2 * time.Second
 
-// bounded calls a function that reads files. For files of a container, answerTime limits it.
-func bounded[T any](s *state, file string, read func() (T, error)) (result T, err error) {
+// bounded calls a function that reads files. For files of a container, answerTime limits it: what the function sets may be read
+// only if there is no error.
+func (s *state) bounded(file string, read func() error) error {
 	switch {
 	case s.dead != nil:
-		return result, s.dead
+		return s.dead
 	case s.root == "":
 		return read()
 	}
-	done := make(chan func(), 1)
-	go func() {
-		v, e := read()
-		done <- func() { result, err = v, e }
-	}()
+	done := make(chan error, 1)
+	go func() { done <- read() }()
 	select {
-	case set := <-done:
-		set()
-		return result, err
+	case err := <-done:
+		return err
 	case <-time.After(answerTime):
 		s.dead = &os.PathError{Op: "read", Path: s.root + file, Err: errors.New("the file system does not answer")}
-		return result, s.dead
+		return s.dead
 	}
 }

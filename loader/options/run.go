@@ -80,6 +80,8 @@ type Report struct {
 	Color          bool
 	Live           bool
 
+	Blocks, ColorBlocks bool
+
 	Hint, Progress func(text string)
 
 	Record io.Writer

@@ -39,14 +39,8 @@ func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, full f
 			dst = append(strconv.AppendInt(append(dst, "... "...), int64(n), 10), " empty buckets\n"...)
 			i += n
 		}
+		dst = AppendBucket(dst, b, i, buckets[i]/div)
 		from := len(dst)
-		dst = appendLabel(dst, b, i)
-		dst = pad(dst, from, labelWidth, false)
-		from = len(dst)
-		dst = strconv.AppendUint(dst, buckets[i]/div, 10)
-		dst = pad(dst, from, countWidth, true)
-		dst = append(dst, " |"...)
-		from = len(dst)
 		if most > 0 {
 			// Single precision, as the language's own output computes it.
 			for range int(float32(buckets[i]/div) / float32(most) * barWidth) {
@@ -56,6 +50,16 @@ func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, full f
 		dst = full(append(pad(dst, from, barWidth, false), "|\n"...))
 	}
 	return dst
+}
+
+// AppendBucket appends the beginning of the row of bucket i, which has counted n values.
+func AppendBucket(dst []byte, b aggregate.Buckets, i int, n uint64) []byte {
+	from := len(dst)
+	dst = appendLabel(dst, b, i)
+	dst = pad(dst, from, labelWidth, false)
+	from = len(dst)
+	dst = pad(strconv.AppendUint(dst, n, 10), from, countWidth, true)
+	return append(dst, " |"...)
 }
 
 func appendLabel(dst []byte, b aggregate.Buckets, i int) []byte {

@@ -20,7 +20,7 @@ func Sort(m *manifest.Map, elems []Element) {
 	sort.Slice(elems, func(i, j int) bool {
 		a, b := &elems[i], &elems[j]
 		if byValue(m) {
-			if c := compareNumbers(a.number(m), b.number(m), signedOrder(m)); c != 0 {
+			if c := compareNumbers(a.Number(m), b.Number(m), signedOrder(m)); c != 0 {
 				return c < 0
 			}
 		}

@@ -127,8 +127,8 @@ func (el *Element) reduceBuckets(m *manifest.Map, values [][]byte) {
 // average returns the average of avg and stats.
 func (el *Element) average(m *manifest.Map) uint64 { return m.Rule().Mean(el.Value, el.Count) }
 
-// number returns the sort key of an element when its map sorts by value.
-func (el *Element) number(m *manifest.Map) uint64 {
+// Number returns the sort key of an element when its map sorts by value.
+func (el *Element) Number(m *manifest.Map) uint64 {
 	switch m.Shape {
 	case "plain":
 		return format.Uint(m.Value, el.Bytes)

@@ -118,8 +118,10 @@ func latest(m *manifest.Map, values [][]byte) (sum aggregate.Point) {
 // normally last, the newest one of all keys. The rows are from the first point, or the last interval, to last.
 func (el *Element) Window(m *manifest.Map, newest, last uint64) {
 	from := newest - uint64(m.Intervals) + 1
-	el.Points = slices.DeleteFunc(el.Points, func(p aggregate.Point) bool { return p.N < from })
-	sort.Sort(byInterval(el.Points))
+	sort.Slice(el.Points, func(i, j int) bool { return el.Points[i].N < el.Points[j].N }) // slices.SortFunc: 10 KB more in btrun
+	for len(el.Points) > 0 && el.Points[0].N < from {
+		el.Points = el.Points[1:]
+	}
 	first := last
 	if len(el.Points) > 0 {
 		first = el.Points[0].N
@@ -129,13 +131,6 @@ func (el *Element) Window(m *manifest.Map, newest, last uint64) {
 		el.Rows = last - first + 1
 	}
 }
-
-// byInterval sorts points. An instance of slices.SortFunc for them would make btrun 10 KB larger.
-type byInterval []aggregate.Point
-
-func (p byInterval) Len() int           { return len(p) }
-func (p byInterval) Less(i, j int) bool { return p[i].N < p[j].N }
-func (p byInterval) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
 
 // Widths of the graph of a tseries.
 const (

@@ -70,8 +70,7 @@ func (f *rateLimits) due(now time.Time, final bool, report func(i int, n uint64)
 	for i := range f.seen {
 		numbers = append(numbers, i)
 	}
-	//lint:ignore S1032 sort.Ints would add another quicksort, 5 KB
-	sort.Sort(sort.IntSlice(numbers))
+	sort.Ints(numbers)
 	for _, i := range numbers {
 		x := f.seen[i]
 		if x.skipped == 0 || !final && !x.backoff.due(now) {

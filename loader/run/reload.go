@@ -127,7 +127,7 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 	opts.Out, opts.Err, opts.Sink, opts.Getenv = old.opts.Out, old.opts.Err, old.opts.Sink, old.opts.Getenv
 	s := &session{manifest: o.Manifest, text: o.Text, opts: opts, end: old.end}
 	s.gate, s.number, s.before = old.gate, old.number+1, old
-	s.msg.screen = old.msg.screen
+	s.msg.screen, s.drawn = old.msg.screen, old.drawn
 	s.connect()
 	err := s.prepare(o)
 	if err == nil {

@@ -27,6 +27,7 @@ import (
 	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/filter"
+	"btc/loader/history"
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/object"
@@ -99,7 +100,8 @@ type session struct {
 	front, back *writer
 	signers     []signature.Signer
 	snapshots   snapshots
-	rec         *recording // nil: none
+	drawn       *history.History // of the live view; nil: none
+	rec         *recording       // nil: none
 	started     time.Time
 	text        []byte // the JSON of the manifest
 }

@@ -13,6 +13,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/format"
+	"btc/loader/history"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/render"
@@ -52,7 +53,8 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 		s.opts.Sink = &output.Text
 	}
 	if s.opts.Live {
-		s.msg.screen = tty.New(s.opts.Out)
+		s.msg.screen = tty.New(s.opts.Out, s.opts.ColorBlocks)
+		s.drawn = history.New(s.opts.Blocks)
 		s.opts.Out, s.opts.Err = s.msg.screen, s.msg.screen.Messages(s.opts.Err)
 	}
 	if s.opts.Getenv == nil {

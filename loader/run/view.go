@@ -3,10 +3,10 @@
 package run
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
+	"btc/internal/blocks"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"
@@ -24,26 +24,21 @@ func (o *Options) top(keep int, div uint32) render.Top {
 
 // liveView draws the maps below the output, as many as fit.
 func (w *writer) liveView(maps []*output.Map) {
-	var text bytes.Buffer
-	run := *w.Run
-	run.Out = output.NewWriter("full", func(b []byte, _ bool) []byte {
-		text.Write(b)
-		return b[:0]
-	})
-	sink := w.opts.Sink.New(&run)
+	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
+	lines := []blocks.Line{{Text: head}}
+	w.drawn.Next(w.manifest)
 	for _, x := range maps {
-		sink.Map(x)
+		elems := render.Ordered(x.Map, x.Elements, x.Top)
+		w.drawn.Add(w.At, x.Map, elems)
+		lines = append(lines, w.drawn.Lines(w.Env, x.Map, elems, x.Top)...)
 	}
 	output.RecordSnapshot(w.sink, func(show func(*output.Map)) {
 		for _, x := range maps {
 			show(x)
 		}
 	})
-	run.Out.Flush(true)
 	w.Out.Flush(true)
-	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
-	lines := bytes.Split(bytes.Trim(text.Bytes(), "\n"), []byte{'\n'})
-	w.msg.screen.Paint(append([][]byte{head}, lines...)) // a write error also fails every later write
+	w.msg.screen.Paint(lines) // a write error also fails every later write
 }
 
 // largeMap is the size from which on a map causes a warning, in bytes.

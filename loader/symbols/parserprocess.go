@@ -99,20 +99,31 @@ func dropPrivileges() error {
 // runtime's epoll instance and eventfd, which exist if a package's init has needed a timer, as that of crypto/rand does: execve(2)
 // would have closed these two, so nobody else can have opened them.
 func closeInherited() {
-	all, err := os.ReadDir("/proc/self/fd")
+	names, err := descriptors()
 	if err != nil {
 		unix.CloseRange(parserSocket+1, ^uint(0), 0)
 	}
-	for _, d := range all {
-		fd, err := strconv.Atoi(d.Name())
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
 		if err != nil || fd <= parserSocket {
 			continue
 		}
 		flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if name, _ := os.Readlink("/proc/self/fd/" + d.Name()); flags&unix.FD_CLOEXEC == 0 || !strings.HasPrefix(name, "anon_inode:[event") {
+		if file, _ := os.Readlink("/proc/self/fd/" + name); flags&unix.FD_CLOEXEC == 0 || !strings.HasPrefix(file, "anon_inode:[event") {
 			unix.Close(fd)
 		}
 	}
+}
+
+// descriptors returns the descriptors of this process, and the one that it reads them by, which is closed. os.ReadDir, which
+// sorts them, would make btrun 14 KB larger.
+func descriptors() ([]string, error) {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
 }
 
 // fdReader reads a file by its descriptor.

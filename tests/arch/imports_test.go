@@ -62,7 +62,7 @@ var allowed = map[string][]string{
 	"report/flamegraph":       {},
 	"fleet/fan":               {"internal/manifest", "fleet/merge"},
 	"report/perfetto":         {},
-	"fleet/replay":            {"frontend/ast", "frontend/check", "frontend/diag", "frontend/expand", "frontend/parse", "internal/manifest", "fleet/merge", "loader/format", "loader/output", "loader/render", "report/perfetto"},
+	"fleet/replay":            {"frontend/ast", "frontend/check", "frontend/diag", "frontend/expand", "frontend/parse", "internal/blocks", "internal/manifest", "fleet/merge", "loader/format", "loader/history", "loader/output", "loader/render", "report/perfetto"},
 	"internal/elffile":        {"internal/safefile"},
 	"internal/unwind/ehframe": {"internal/elffile"},
 	"internal/kernelfs":       {"internal/manifest"},
@@ -73,8 +73,10 @@ var allowed = map[string][]string{
 	"loader/attach":           {"internal/kernelfs", "internal/manifest", "internal/safefile", "loader/adapt", "loader/diag", "loader/host", "loader/resolve"},
 	"loader/run/budget":       {"internal/manifest", "loader/host", "loader/output", "loader/policy"},
 	"loader/run/child":        {"internal/safefile"},
-	"loader/run/tty":          {},
-	"loader/...":              {"loader/...", "internal/elffile", "internal/unwind/ehframe", "internal/kernelfs", "internal/manifest", "internal/objfile", "internal/safefile"},
+	"loader/history":          {"internal/blocks", "internal/manifest", "loader/format", "loader/render"},
+	"loader/run/tty":          {"internal/blocks"},
+	"internal/blocks":         {},
+	"loader/...":              {"loader/...", "internal/blocks", "internal/elffile", "internal/unwind/ehframe", "internal/kernelfs", "internal/manifest", "internal/objfile", "internal/safefile"},
 }
 
 // leaves import nothing from this module, and every package may import them.

@@ -213,6 +213,107 @@ interval:ms:100 { printf("."); printf("."); printf("\n"); }
 	}
 }
 
+// TestBlocks checks the sparklines and heat maps of the live view: they fit in a window of any size, one that is resized too, they
+// have colours only if the user has not disabled them, nothing of them is left, and they are absent where the terminal or a pipe
+// cannot show them.
+func TestBlocks(t *testing.T) {
+	w := open(t)
+	w.script("blocks.bt", `interval:ms:20 { @n[@i % 3] = count(); @i++; @h = lhist(@i % 40, 0, 40, 10); @t = tseries(@i % 7, 100ms, 30); }
+`)
+	const run = "btc run --no-warnings -q --top 5 --every 100ms "
+	all := []string{`@n\[\d\]: +\d+ +[▁-█]{4}`, `\[0, 10\) +\d+ \| [ ░▒▓█]{4}`, `\d \| [ ▁-█]{4}`, `each column is 100ms`}
+	shown := func(patterns []string, args ...string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			text := w.screen(args...)
+			missing := ""
+			for _, p := range patterns {
+				if !regexp.MustCompile(p).MatchString(text) {
+					missing = p
+				}
+			}
+			if missing == "" {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no match of %s:\n%s", missing, text)
+			}
+		}
+	}
+	for i, size := range [][2]string{{"80", "24"}, {"40", "10"}, {"200", "50"}} {
+		w.tmux("resize-window", "-x", size[0], "-y", size[1])
+		w.clear()
+		w.types(run + "blocks.bt")
+		patterns := all
+		if size[1] == "10" {
+			patterns = all[1:2]
+		}
+		shown(patterns)
+		if i == 2 { // lines of 200 columns wrap in the smaller window
+			shown([]string{`[▁-█]{60}`})
+			w.tmux("resize-window", "-x", "60", "-y", "20")
+			shown([]string{`^\n*\d\d:\d\d:\d\d   every`})
+		}
+		w.tmux("send-keys", "C-c")
+		text := w.until(`@t:\n(?s).*\n>`)
+		if i == 2 { // rows that have scrolled out of a window that became smaller cannot be erased
+			text = w.screen()
+		}
+		if regexp.MustCompile(`[▁-█░▒▓]`).MatchString(text) || strings.Contains(text, "every 100ms, ") {
+			t.Errorf("%v: the view was left:\n%s", size, text)
+		}
+	}
+	w.tmux("resize-window", "-x", "80", "-y", "24")
+	for line, colours := range map[string]bool{run: true, "NO_COLOR=1 " + run: false, run + "--color never ": false} {
+		w.clear()
+		w.types(line + "blocks.bt")
+		shown(all[2:])
+		shown([]string{`\[0, 10\) +\d+ \| +(\x1b\[3\dm)?[▒▓█]`}, "-e")
+		if text := w.screen("-e"); strings.Contains(text, "\x1b[3") != colours {
+			t.Errorf("%s: coloured = %t, want %t\n%q", line, !colours, colours, text)
+		}
+		w.tmux("send-keys", "C-c")
+		w.until(`@t:\n(?s).*\n>`)
+	}
+	for _, line := range []string{"LC_ALL=C " + run + "--timeout 2s blocks.bt", "TERM=dumb " + run + "--timeout 2s blocks.bt", run + "--timeout 2s blocks.bt | cat"} {
+		w.clear()
+		w.types(line + "; echo end")
+		if text := w.until(`(?m)^end`); regexp.MustCompile(`[▁-█░▒▓]`).MatchString(text) || strings.Count(text, "@@@@") < 3 {
+			t.Errorf("%s:\n%s", line, text)
+		}
+	}
+}
+
+// TestReplay checks that btc replay draws the maps over time at the end, if the terminal can show that, and only there.
+func TestReplay(t *testing.T) {
+	w := open(t)
+	w.script("blocks.bt", `interval:ms:20 { @n[@i % 3] = count(); @i++; @h = lhist(@i % 40, 0, 40, 10); @p = lhist(@i % 40, 0, 40, 20); }
+interval:ms:300 { print(@p); clear(@p); }
+`)
+	w.types("btc run --no-warnings -q --every 200ms --timeout 3s --record run.jsonl blocks.bt > printed.txt; echo recorded")
+	w.until(`(?m)^recorded`)
+	for line, drawn := range map[string]bool{
+		"btc replay run.jsonl":          true,
+		"LC_ALL=C btc replay run.jsonl": false,
+		"btc replay run.jsonl | cat":    false,
+		"btc replay -f json run.jsonl":  false,
+	} {
+		w.clear()
+		w.types(line + "; echo end")
+		text := w.until(`(?m)^end`)
+		if got := regexp.MustCompile(`[▁-█░▒▓]`).MatchString(text); got != drawn {
+			t.Errorf("%s: drawn = %t:\n%s", line, got, text)
+		}
+		for _, want := range []string{`@n\[0\]: \d+ +[▁-█]{4}`, `\n@h:\n\[30, 40\) +\d+ \| [ ░▒▓█]{4}`, `\n@p:\n\[20, 40\) +\d+ \| [ ░▒▓█]{4}`} {
+			if drawn && !regexp.MustCompile(want).MatchString(text) {
+				t.Errorf("%s: no match of %s:\n%s", line, want, text)
+			}
+		}
+	}
+	w.types("btc replay run.jsonl > replayed.txt; cmp printed.txt replayed.txt && echo same")
+	w.until(`(?m)^same`)
+}
+
 // TestProgress checks that a slow attach shows its progress and removes it at the end.
 func TestProgress(t *testing.T) {
 	w := open(t)

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"btc/btrace"
+	"btc/internal/blocks"
 	"btc/internal/bundle"
 	"btc/internal/color"
 	"btc/internal/manifest"
@@ -237,7 +238,8 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 		}
 		r.Out, files = out, append(files, out)
 	} else {
-		r.Live = o.Top > 0 && os.Getenv("TERM") != "dumb"
+		r.Live, r.Blocks = o.Top > 0 && os.Getenv("TERM") != "dumb", blocks.Possible(os.Getenv)
+		r.ColorBlocks = color.Wanted(o.When, true, os.Getenv)
 	}
 	if o.Values.Record != "" {
 		rec, err := openRecording(o, stderr)

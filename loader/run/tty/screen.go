@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/blocks"
 	"btc/internal/snippet"
 )
 
@@ -20,8 +21,9 @@ import (
 // above it. Both outputs of a run are written through it, so that nothing the script prints is
 // overwritten. It is safe for concurrent use.
 type Screen struct {
-	out  io.Writer
-	size func() (rows, columns int)
+	out   io.Writer
+	color bool
+	size  func() (rows, columns int)
 
 	mu    sync.Mutex
 	view  [][]byte // the lines of the view; empty: not shown
@@ -36,9 +38,9 @@ const (
 	eraseBelow = "\x1b[J" // to the end of the screen
 )
 
-// New returns a screen for the terminal out.
-func New(out io.Writer) *Screen {
-	return &Screen{out: out, size: func() (int, int) { return screenSize(out) }}
+// New returns a screen for the terminal out. Heat maps have colors if color is set.
+func New(out io.Writer, color bool) *Screen {
+	return &Screen{out: out, color: color, size: func() (int, int) { return screenSize(out) }}
 }
 
 // Write writes output above the view.
@@ -83,7 +85,7 @@ func (s *Screen) Around(f func()) {
 }
 
 // Paint draws lines as the view, as many as fit.
-func (s *Screen) Paint(lines [][]byte) error {
+func (s *Screen) Paint(lines []blocks.Line) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -96,16 +98,14 @@ func (s *Screen) Paint(lines [][]byte) error {
 	if room == 1 && len(lines) > 1 {
 		lines = lines[1:2] // the first line of the maps says more than the head
 	}
-	s.view = s.view[:0]
-	for i, line := range lines {
-		if i == room-1 && i < len(lines)-1 {
-			line = fmt.Appendf(nil, "... and %d more lines", len(lines)-i)
-		}
-		s.view = append(s.view, cut(line, columns-1))
-		if i == room-1 {
-			break
-		}
+	if n := len(lines); n > room {
+		lines = lines[:room]
+		lines[room-1] = blocks.Line{Text: fmt.Appendf(nil, "... and %d more lines", n-room+1)}
 	}
+	for i := range lines {
+		lines[i].Text = cut(lines[i].Text, columns-1)
+	}
+	s.view = blocks.Draw(lines, columns-1, s.color)
 	return s.end()
 }
 

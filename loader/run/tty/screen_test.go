@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"btc/internal/blocks"
 )
 
 // grid is a small terminal emulator. It supports the control sequences that Screen uses, and keeps the
@@ -49,6 +51,7 @@ func (g *grid) Write(text []byte) (int, error) {
 				for g.top() > 0 && len(g.lines) < g.rows {
 					g.lines = append(g.lines, "")
 				}
+			case 'm': // a color
 			default:
 				return 0, fmt.Errorf("unknown sequence %q", text[i:end+1])
 			}
@@ -72,6 +75,10 @@ func (g *grid) Write(text []byte) (int, error) {
 // wide shows a character of two columns and returns its bytes. The second column is shown as an underscore.
 func (g *grid) wide(text []byte) int {
 	r, n := utf8.DecodeRune(text)
+	if r >= 0x2580 && r <= 0x259f { // a block has one column
+		g.Write([]byte("#"))
+		return n
+	}
 	if g.column+2 > g.columns {
 		g.row, g.column = g.row+1, 0
 	}
@@ -88,20 +95,14 @@ func (g *grid) wide(text []byte) int {
 func (g *grid) String() string { return strings.TrimRight(strings.Join(g.lines, "\n"), "\n") }
 
 // view returns the lines of a view.
-func view(lines ...string) [][]byte {
-	var all [][]byte
-	for _, l := range lines {
-		all = append(all, []byte(l))
-	}
-	return all
-}
+func view(lines ...string) []blocks.Line { return blocks.Split([]byte(strings.Join(lines, "\n"))) }
 
 // TestScreen checks that all output is above the view, whether its lines are complete, wide or many.
 func TestScreen(t *testing.T) {
 	for _, rows := range []int{4, 6, 30} {
 		for _, step := range []int{1, 3, 7, 1000} {
 			g := &grid{rows: rows, columns: 10}
-			s := New(g)
+			s := New(g, false)
 			s.size = func() (int, int) { return g.rows, g.columns }
 			text := "one\ntwo\nthree is a wide line\nfour\n\nfive and six "
 			for i := 0; i < len(text); i += step {
@@ -129,7 +130,7 @@ func TestScreen(t *testing.T) {
 // TestTallView checks that a view has at most one row less than the screen.
 func TestTallView(t *testing.T) {
 	g := &grid{rows: 5, columns: 20}
-	s := New(g)
+	s := New(g, false)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	s.Write([]byte("above\n"))
 	for i := range 3 {
@@ -143,7 +144,7 @@ func TestTallView(t *testing.T) {
 // TestWideCharacters: characters of two columns are counted as two, in the output and in the view.
 func TestWideCharacters(t *testing.T) {
 	g := &grid{rows: 8, columns: 9}
-	s := New(g)
+	s := New(g, false)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	s.Write([]byte("above\n"))
 	for range 3 {
@@ -163,7 +164,7 @@ func TestWideCharacters(t *testing.T) {
 // TestEndlessLine: a line that never ends is shown once, and is not kept.
 func TestEndlessLine(t *testing.T) {
 	g := &grid{rows: 6, columns: 10}
-	s := New(g)
+	s := New(g, false)
 	s.size = func() (int, int) { return g.rows, g.columns }
 	for range 100 {
 		s.Write([]byte("."))
@@ -183,7 +184,7 @@ func TestSmallScreen(t *testing.T) {
 	for rows := 1; rows < 5; rows++ {
 		for _, columns := range []int{1, 2, 5, 40} {
 			g := &grid{rows: rows, columns: columns}
-			s := New(g)
+			s := New(g, false)
 			s.size = func() (int, int) { return g.rows, g.columns }
 			for i := range 9 {
 				s.Paint(view("head", "12", "345"))
@@ -193,6 +194,47 @@ func TestSmallScreen(t *testing.T) {
 			s.Leave()
 			if want := "0\n1\n2\n3\n4\n5\n6\n7\n8"; g.String() != want {
 				t.Errorf("%d rows, %d columns: %q", rows, columns, g)
+			}
+		}
+	}
+}
+
+// TestBlocks: lines with block characters fit in the screen, in colors too, and nothing of them is left when the screen has become
+// smaller and at the end.
+func TestBlocks(t *testing.T) {
+	for _, color := range []bool{false, true} {
+		for _, columns := range []int{80, 40, 12, 200} {
+			g := &grid{rows: 8, columns: 100}
+			s := New(g, color)
+			s.size = func() (int, int) { return g.rows, g.columns }
+			s.Write([]byte("above\n"))
+			for i := range 50 {
+				lines := view("head", "@x: 1", "@y[a]: 12", "[1K, 2K)  |")
+				for j := range lines[1:] {
+					lines[j+1].Values = make([]float32, 300)
+					for k := range lines[j+1].Values {
+						lines[j+1].Values[k] = float32(k%7 + 1)
+					}
+				}
+				lines[3].Kind = blocks.Heat
+				s.Paint(lines)
+				if i == 25 {
+					g.columns = columns
+					s.view = s.view[:0] // as tests/terminal sees: a terminal decides itself what becomes of its lines
+					g.lines, g.row, g.column = g.lines[:1], 1, 0
+				}
+			}
+			for _, line := range g.lines {
+				if len(line) >= columns {
+					t.Errorf("%d columns: a line of %d: %q", columns, len(line), line)
+				}
+			}
+			if n := strings.Count(g.String(), "#"); columns >= 40 && n < columns {
+				t.Errorf("%d columns: %d blocks\n%s", columns, n, g)
+			}
+			s.Leave()
+			if g.String() != "above" {
+				t.Errorf("%d columns: left %q", columns, g)
 			}
 		}
 	}
