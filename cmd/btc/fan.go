@@ -54,7 +54,9 @@ type fanRun struct {
 
 	object  func(archLabel string) ([]byte, *manifest.Manifest, error)
 	base    *manifest.Manifest // manifest of the object that is checked here
-	name    string             // name of the object in metrics
+	params  []string           // its parameters, and those with names
+	named   map[string]string
+	name    string // name of the object in metrics
 	program func(archLabel string) ([]byte, error)
 }
 
@@ -298,7 +300,7 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.name = metrics.ObjectName(path)
+	r.name, r.params, r.named = metrics.ObjectName(path), values, named
 	stream, err := files.Stream() // with the signatures, for hosts whose policies demand one
 	if err != nil {
 		return nil, err
@@ -330,7 +332,11 @@ func (r *fanRun) show(f *fan.Fan) int {
 	v.timeout = f.Timeout
 	if r.report.form == output.Lossless && r.base != nil {
 		r.report.begun = true
-		if _, err := out.w.Write((&merge.Runs{ByHost: r.report.by == "host"}).AppendHead(nil, time.Now(), r.base)); err != nil {
+		b := merge.Begun{Manifest: r.base, Name: r.name, ByHost: f.ByHost, Names: r.btrun.Names, Args: r.params, Params: r.named}
+		for i := range f.Hosts {
+			b.Hosts = append(b.Hosts, f.Hosts[i].Name)
+		}
+		if _, err := out.w.Write(b.AppendHead(nil, time.Now())); err != nil {
 			return fail("%v", err)
 		}
 	}

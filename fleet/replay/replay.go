@@ -212,6 +212,12 @@ func (p *player) line(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
 	}
+	if p.merged && p.opts.Format.Records { // with the hosts of events
+		if !p.outside(at) {
+			p.run.Out.Write(append(bytes.TrimSpace(text), '\n'))
+		}
+		return nil
+	}
 	if p.bare != nil {
 		if done, err := p.line1(kind, text, line, at); done || err != nil {
 			return err
