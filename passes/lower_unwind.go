@@ -405,15 +405,16 @@ func (l *lowering) unwindStep(slot *ir.Value) {
 			l.IfCold(l.equal(kind, unwind.KindFrames), func() { l.followFrame(p) })
 			l.IfCold(l.equal(kind, unwind.KindSignal), func() { l.signalFrame(p) })
 			l.stopIf(l.ICmp(ir.UGT, kind, ir.Const(unwind.KindPLT)), unwind.Unrepresented)
-			return l.IfValue(l.equal(kind, unwind.KindPLT), ir.TI64,
-				func() *ir.Value {
-					pushed := l.ICmp(ir.UGE, l.And(at, ir.Const(15)), l.Load(ir.S16, row, 6))
-					return l.Add(sp, l.Select(pushed, ir.Const(16), ir.Const(8)))
-				},
-				func() *ir.Value { return l.userWord(p, l.Add(base(), column(ir.S16, 6))) })
+			l.IfCold(l.equal(kind, unwind.KindPLT), func() {
+				pushed := l.ICmp(ir.UGE, l.And(pc, ir.Const(15)), l.Load(ir.S16, row, 6))
+				ret := l.Add(sp, l.Select(pushed, ir.Const(8), ir.Const(0)))
+				l.toCaller(p, l.userWord(p, ret), l.AddImm(ret, 8), fp)
+			})
+			more := l.LShr(l.And(l.Load(ir.U8, row, 5), ir.Const(unwind.CFAPlus8)), ir.Const(1)) // 8 or 0
+			return l.Add(l.userWord(p, l.Add(base(), column(ir.S16, 6))), more)
 		})
 	// The stack grows down. A function that has no frame yet has its caller's sp where the call pushes nothing.
-	l.stopIf(l.ICmp(ir.ULE, l.Add(cfa, exact), sp), unwind.BadValue)
+	l.stopBad(l.ICmp(ir.ULE, l.Add(cfa, exact), sp), fp)
 
 	how := l.Load(ir.U8, row, 5)
 	ra := l.And(how, ir.Const(unwind.RAMask))
@@ -435,10 +436,19 @@ func (l *lowering) unwindStep(slot *ir.Value) {
 	l.toCaller(p, ret, cfa, callerFP)
 }
 
-// toCaller ends a step: the state becomes the caller's. A return address of 0 ends a stack.
+// stopBad ends a step if a value computed from the frame pointer is bad.
+func (l *lowering) stopBad(bad, fp *ir.Value) {
+	l.IfCold(bad, func() {
+		l.IfCold(l.equal(fp, lostFP), func() { l.stop(unwind.Unrepresented) })
+		l.stop(unwind.BadValue)
+	})
+}
+
+// toCaller ends a step: the state becomes the caller's.
 func (l *lowering) toCaller(p, pc, sp, fp *ir.Value) {
 	pc = l.codeAddress(pc)
-	l.stopIf(l.equal(pc, 0), unwind.Whole)
+	l.stopIf(l.equal(pc, 0), unwind.BadValue)
+	l.stopIf(l.ICmp(ir.NE, l.And(sp, ir.Const(7)), ir.Const(0)), unwind.BadValue)
 	l.Store(ir.U64, p, statePC, pc)
 	l.Store(ir.U64, p, stateSP, sp)
 	l.Store(ir.U64, p, stateFP, fp)
@@ -483,11 +493,12 @@ func (l *lowering) followFrame(p *ir.Value) {
 		}
 		return 0
 	}))
-	below := l.ICmp(ir.ULT, record, l.Load(ir.U64, p, stateSP))
-	l.stopIf(below, unwind.BadValue)
-	l.stopIf(l.ICmp(ir.NE, l.And(record, ir.Const(7)), ir.Const(0)), unwind.BadValue)
+	l.stopBad(l.ICmp(ir.NE, l.And(record, ir.Const(7)), ir.Const(0)), fp)
+	// The next frame may be below: Go changes between stacks of goroutines and of threads.
+	sp := l.AddImm(record, 16)
+	l.stopIf(l.ICmp(ir.EQ, sp, l.Load(ir.U64, p, stateSP)), unwind.BadValue)
 	l.readUser(p, 16, record)
-	l.toCaller(p, l.Load(ir.U64, p, stateWord2), l.AddImm(record, 16), l.Load(ir.U64, p, stateWord))
+	l.toCaller(p, l.Load(ir.U64, p, stateWord2), sp, l.Load(ir.U64, p, stateWord))
 }
 
 // signalFrame ends a step in the code that returns from a signal handler: all registers are in the frame at sp.
