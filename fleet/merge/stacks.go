@@ -111,9 +111,13 @@ func IsStack(v gjson.Result) bool {
 
 // Frames returns the frames of a stack, whose indices are in a table.
 func Frames(v gjson.Result, table []format.Frame) ([]format.Frame, error) {
-	var frames []format.Frame
+	list := v.Get("frames")
+	if !list.IsArray() {
+		return nil, nil
+	}
+	frames := make([]format.Frame, 0, min(strings.Count(list.Raw, ",")+1, maxFrames))
 	var err error
-	v.Get("frames").ForEach(func(_, x gjson.Result) bool {
+	list.ForEach(func(_, x gjson.Result) bool {
 		i, e := number(x, false)
 		switch {
 		case e != nil || i >= uint64(len(table)):

@@ -27,6 +27,11 @@ const (
 	fleetHosts = 1000
 	mergeRuns  = 1000
 	mergeKeys  = 10000
+
+	replaySamples = 1_000_000
+	replayStacks  = 20_000
+	replayDepth   = 30 // frames of a stack
+	replayFrames  = 5_000
 )
 
 // fleet measures what continuous output costs a host, and what the output of a fleet costs those who
@@ -35,7 +40,7 @@ func (b *bench) fleet() error {
 	a := axis{Name: "fleet", Title: "Metrics and merged runs", Sides: [2]string{"measured", " "}}
 	a.note("the figures of snapshots and of btc merge are CPU time of the process, which hardly depends on other work")
 	a.note("elapsed times, including those of queries, depend on the load of the machine (see above)")
-	for _, part := range []func(*axis) error{b.snapshots, b.prometheus, b.mergedRuns} {
+	for _, part := range []func(*axis) error{b.snapshots, b.prometheus, b.mergedRuns, b.replays} {
 		if err := part(&a); err != nil {
 			return err
 		}
@@ -339,4 +344,88 @@ func writeRun(name string, host int) (size, sum int64, err error) {
 		return 0, 0, err
 	}
 	return st.Size(), sum, nil
+}
+
+// replays measures btc replay of a recording with many stacks, in several formats.
+func (b *bench) replays(a *axis) error {
+	object := filepath.Join(b.dir, "stacks.o")
+	cmd := exec.Command(filepath.Join(b.dir, "btc"), "compile", "-e", "config = { max_map_keys = 65536; } profile:hz:99 { @[kstack, comm] = count(); }", "-o", object)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	recording := filepath.Join(b.dir, "stacks.jsonl")
+	size, err := writeStacks(recording, strings.TrimSuffix(object, ".o")+".json")
+	if err != nil {
+		return err
+	}
+	for _, format := range []string{"text", "json", "folded", "pprof", "svg", "perfetto"} {
+		var wall, cpu []float64
+		for range min(b.rounds, 3) {
+			cmd := exec.Command(filepath.Join(b.dir, "btc"), "replay", "-f", format, "-o", filepath.Join(b.dir, "replayed"), recording)
+			took, _, err := process(cmd)
+			if err != nil {
+				return err
+			}
+			wall = append(wall, took.Seconds())
+			cpu = append(cpu, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
+		}
+		name := fmt.Sprintf("btc replay -f %s, %d samples in %d stacks, %.1f MB", format, replaySamples, replayStacks, float64(size)/1e6)
+		a.add(only(name+": elapsed", "s", wall...))
+		a.add(only(name+": CPU", "s", cpu...))
+		if format != "folded" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(b.dir, "replayed"))
+		if err != nil {
+			return err
+		}
+		lines, sum := 0, 0
+		for line := range bytes.Lines(text) {
+			n, _ := strconv.Atoi(string(bytes.TrimSpace(line[bytes.LastIndexByte(line, ' ')+1:])))
+			lines, sum = lines+1, sum+n
+		}
+		if lines != replayStacks || sum != replaySamples {
+			return fmt.Errorf("btc replay: %d samples in %d stacks, want %d in %d", sum, lines, replaySamples, replayStacks)
+		}
+	}
+	return nil
+}
+
+// writeStacks writes a recording of a run of the object with a manifest.
+func writeStacks(name, manifest string) (size int, err error) {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return 0, err
+	}
+	var out bytes.Buffer
+	out.WriteString(`{"type": "head", "version": 2, "time": "2026-11-28T09:00:00Z", "host": "vm", "name": "stacks", "format": "text", "str_trunc_trailer": "..", "print_maps_on_exit": true, "args": [], "params": {}, "manifest": `)
+	if err := json.Compact(&out, text); err != nil {
+		return 0, err
+	}
+	const at = `"time": "2026-11-28T09:00:05Z"`
+	fmt.Fprintf(&out, "}\n"+`{"type": "snapshot", %s, "final": true}`+"\n"+`{"type": "map", %s, "name": "@", "shape": "count", "object": "", "host": "vm", "signed": false, "entries": [`, at, at)
+	counts := make([]int, replayStacks)
+	for i := range replaySamples {
+		counts[i*7919%replayStacks]++
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for i, n := range counts {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		fmt.Fprintf(&out, `{"key": [{"id": %d, "frames": [%d`, i+1, i%replayFrames)
+		for range replayDepth - 1 {
+			fmt.Fprintf(&out, ",%d", r.IntN(replayFrames))
+		}
+		fmt.Fprintf(&out, `]},"worker-%d"], "value": %d}`, i%10, n)
+	}
+	out.WriteString(`], "frames": [`)
+	for i := range replayFrames {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		fmt.Fprintf(&out, `{"sym": "some_function_of_the_kernel_%d", "offset": %d, "address": %d}`, i, r.IntN(1000), 0xffffffff81000000+uint64(i)*256)
+	}
+	out.WriteString("]}\n")
+	return out.Len(), os.WriteFile(name, out.Bytes(), 0o644)
 }

@@ -8,7 +8,7 @@
 // those processed by the verifier), events (cost of one event), output (events printed without loss),
 // latency (delay until they are printed, and the loss in a burst), loader (start, memory, size) and attach
 // (many probes). One more only runs if named by -only: fleet (snapshots, a thousand hosts in a real
-// Prometheus, btc merge). Runs of the two tools alternate and change their order each round; results are
+// Prometheus, btc merge, btc replay). Runs of the two tools alternate and change their order each round; results are
 // medians, with the minimum and the maximum. docs/bench keeps the figures of axes that are no longer
 // measured: layouts and filters.
 // It writes bench.json, bench.svg and bench.md.
