@@ -27,6 +27,7 @@ type profiler struct {
 	rate    int
 	file    string
 	script  bool
+	cgroups []uint64 // with offCPU: the IDs of those that are selected
 }
 
 // defaultRate is the default of --rate; it is not a multiple of the rates of usual timers.
@@ -60,8 +61,9 @@ func (p *profiler) table() option.Table {
 				if err := set.Set(value); err != nil {
 					return err
 				}
-				if o.Name == "command" || o.Name == "pid" || o.Name == "follow-forks" {
-					return nil // depend on each other
+				switch o.Name {
+				case "command", "pid", "follow-forks", "cgroup", "container", "pod":
+					return nil // depend on each other, or on --off-cpu
 				}
 				word := "--" + o.Name
 				if o.Value != "" {
@@ -102,7 +104,11 @@ func (p *profiler) text() string {
 	// The filter of btrun would drop the switches to a thread, in which another one is current: the script selects.
 	head += "// A thread leaves the CPU with its stacks, and the time until it runs again counts for them.\n"
 	which, more := "tid != 0", ""
+	ours := "\ntracepoint:sched:sched_process_fork\n/@ours[pid]/\n{\n\t@ours[(uint32)args.child_pid] = true;\n}\n"
 	switch {
+	case len(p.btrun.PIDs) > 0 && p.btrun.FollowForks:
+		which = "@ours[pid]"
+		more = begin("@ours", p.btrun.PIDs) + ours
 	case len(p.btrun.PIDs) > 0:
 		var all []string
 		for _, pid := range p.btrun.PIDs {
@@ -112,7 +118,11 @@ func (p *profiler) text() string {
 		more = fmt.Sprintf("\ntracepoint:sched:sched_process_exit\n/%s && tid == pid/\n{\n\t@ended++;\n\tif (@ended == %d) { exit(); }\n}\n", which, len(all))
 	case p.btrun.Command != "":
 		which = "@ours[pid]"
-		more = "\nbegin\n{\n\t@ours[cpid] = true;\n}\n\ntracepoint:sched:sched_process_fork\n/@ours[pid]/\n{\n\t@ours[(uint32)args.child_pid] = true;\n}\n"
+		more = "\nbegin\n{\n\t@ours[cpid] = true;\n}\n" + ours
+	}
+	if p.ofCgroups() {
+		which += " && @cgroups[cgroup]"
+		more += begin("@cgroups", p.cgroups)
 	}
 	return head + `tracepoint:sched:sched_switch
 {
@@ -129,6 +139,21 @@ func (p *profiler) text() string {
 	}
 }
 ` + more
+}
+
+// begin returns a clause that sets the elements of a map with these keys.
+func begin[T int | uint64](name string, keys []T) string {
+	text := "\nbegin\n{\n"
+	for _, key := range keys {
+		text += fmt.Sprintf("\t%s[%d] = true;\n", name, key)
+	}
+	return text + "}\n"
+}
+
+// ofCgroups reports whether the script selects cgroups.
+func (p *profiler) ofCgroups() bool {
+	v := &p.btrun
+	return p.offCPU && len(v.Cgroups)+len(v.Containers)+len(v.Pods) > 0
 }
 
 // check returns the duration, 0 if there is none, or an error about the command line.
@@ -148,8 +173,8 @@ func (p *profiler) check(operands []string) (d time.Duration, err error) {
 	switch {
 	case p.file != "-" && profileForm("", p.file) == "":
 		return 0, fmt.Errorf("-o: the name %q does not end in .svg, .pb.gz or .folded", p.file)
-	case p.offCPU && (len(v.Cgroups) > 0 || len(v.Containers) > 0 || len(v.Pods) > 0 || len(v.PIDs) > 0 && v.FollowForks):
-		return 0, errors.New("--off-cpu selects processes by -p or -c only: the switch to a thread happens in another process or container, which a filter leaves out")
+	case p.offCPU && v.Wait:
+		return 0, errors.New("--off-cpu cannot --wait: its script has the cgroups that exist when it starts")
 	case p.offCPU && p.rate != defaultRate:
 		return 0, errors.New("--rate is for samples: --off-cpu measures each wait")
 	}
@@ -160,6 +185,11 @@ func (p *profiler) run(line *option.Line) int {
 	d, err := p.check(line.All())
 	if err != nil {
 		return fail("%v", err)
+	}
+	if p.ofCgroups() {
+		if p.cgroups, err = profiledCgroups(&p.btrun); err != nil {
+			return fail("%v", err)
+		}
 	}
 	text := p.text()
 	if p.script {
@@ -191,6 +221,14 @@ func (p *profiler) run(line *option.Line) int {
 		}
 		if p.btrun.FollowForks || p.btrun.Command != "" {
 			args = append(args, "--follow-forks")
+		}
+		for _, x := range []struct {
+			name string
+			all  []string
+		}{{"cgroup", p.btrun.Cgroups}, {"container", p.btrun.Containers}, {"pod", p.btrun.Pods}} {
+			for _, value := range x.all {
+				args = append(args, "--"+x.name+"="+value)
+			}
 		}
 	}
 	p.announce(d)

@@ -28,19 +28,27 @@ func parsedProfile(t *testing.T, args ...string) (*profiler, error) {
 // TestProfileScripts compiles the script of each kind of profile: each is for one map with stacks.
 func TestProfileScripts(t *testing.T) {
 	for line, want := range map[string]string{
-		"10s":                            "profile:hz:99",
-		"-F 4999":                        "profile:hz:4999",
-		"--off-cpu":                      "if (tid != 0)",
-		"--off-cpu -p 1,2 -p 3":          "if ((pid == 1 || pid == 2 || pid == 3))",
-		"--off-cpu -c true -o x.pb.gz":   "if (@ours[pid])",
-		"-p 7 --follow-forks -o - 500ms": "profile:hz:99",
+		"10s":                             "profile:hz:99",
+		"-F 4999":                         "profile:hz:4999",
+		"--off-cpu":                       "if (tid != 0)",
+		"--off-cpu -p 1,2 -p 3":           "if ((pid == 1 || pid == 2 || pid == 3))",
+		"--off-cpu -c true -o x.pb.gz":    "if (@ours[pid])",
+		"-p 7 --follow-forks -o - 500ms":  "profile:hz:99",
+		"--off-cpu -p 1,2 --follow-forks": "if (@ours[pid])",
+		"--off-cpu --cgroup 5":            "if (tid != 0 && @cgroups[cgroup])",
+		"--off-cpu -p 7 --container x":    "if ((pid == 7) && @cgroups[cgroup])",
+		"--off-cpu -c true --pod x":       "if (@ours[pid] && @cgroups[cgroup])",
 	} {
 		p, err := parsedProfile(t, strings.Fields(line)...)
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
+		p.cgroups = []uint64{5, 1 << 40}
 		text := p.text()
+		if p.ofCgroups() != strings.Contains(text, "@cgroups[1099511627776] = true;") {
+			t.Errorf("%s: cgroups of\n%s", line, text)
+		}
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: no %q in\n%s", line, want, text)
 		}
@@ -68,14 +76,13 @@ func TestProfileScripts(t *testing.T) {
 
 func TestProfileErrors(t *testing.T) {
 	for line, want := range map[string]string{
-		"10":                            `"10" is not a duration of at least 1ms, such as 10s`,
-		"1s 2s":                         `unexpected argument "2s"`,
-		"-o x.png":                      `-o: the name "x.png" does not end in .svg, .pb.gz or .folded`,
-		"--off-cpu --pod 0/x":           "--off-cpu selects processes by -p or -c only",
-		"--off-cpu -F 9":                "--rate is for samples",
-		"-F 0":                          `--rate: "0" is not a number from 1 to 10000`,
-		"--follow-forks":                "--follow-forks",
-		"--off-cpu -p 1 --follow-forks": "--off-cpu selects processes by -p or -c only",
+		"10":                         `"10" is not a duration of at least 1ms, such as 10s`,
+		"1s 2s":                      `unexpected argument "2s"`,
+		"-o x.png":                   `-o: the name "x.png" does not end in .svg, .pb.gz or .folded`,
+		"--off-cpu --pod 0/x --wait": "--off-cpu cannot --wait",
+		"--off-cpu -F 9":             "--rate is for samples",
+		"-F 0":                       `--rate: "0" is not a number from 1 to 10000`,
+		"--follow-forks":             "--follow-forks",
 	} {
 		if _, err := parsedProfile(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	pprof "github.com/google/pprof/profile"
+
+	"btc/loader/cgroup"
 )
 
 // writes counts the writes of a process whose name hurts folded stacks, in maps of all kinds that are profiles.
@@ -188,6 +190,74 @@ func TestProfileCommand(t *testing.T) {
 		if comm := s.Label["comm"]; len(comm) != 1 || comm[0] != "dd" && comm[0] != "btrun" {
 			t.Errorf("a sample of %q", comm)
 		}
+	}
+}
+
+// TestProfileWaitsInCgroup checks that --off-cpu measures the threads of a cgroup, and of those below it, and no others; and so
+// with --follow-forks for the processes that a process starts.
+func TestProfileWaitsInCgroup(t *testing.T) {
+	dir := programs(t)
+	group := ""
+	for _, h := range cgroup.Mounted() {
+		if h.Name == "unified" {
+			group = filepath.Join(h.Mount, fmt.Sprintf("btc-test-%d", os.Getpid()))
+		}
+	}
+	below := filepath.Join(group, "below")
+	if group == "" || os.MkdirAll(below, 0o755) != nil {
+		t.Skip("skipped: no cgroup of version 2 can be made here")
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shells := map[string]*exec.Cmd{}
+	for _, name := range []string{"inside", "outside"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, binary, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sh", "-c", "read x; while :; do "+path+" 0.05; done")
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err == nil && name == "inside" {
+			err = os.WriteFile(filepath.Join(below, "cgroup.procs"), strconv.AppendInt(nil, int64(cmd.Process.Pid), 10), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Write([]byte("\n"))
+		shells[name] = cmd
+	}
+	t.Cleanup(func() {
+		for _, cmd := range shells {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+		for range 100 { // the last sleep ends
+			if os.Remove(below) == nil && os.Remove(group) == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("%s is left", group)
+	})
+	for _, args := range [][]string{{"--cgroup", group}, {"-p", strconv.Itoa(shells["inside"].Process.Pid), "--follow-forks"}} {
+		text := profiled(t, dir, "x.folded", append(args, "--off-cpu", "1s")...)
+		in, out := strings.Contains(text, "\ninside;") || strings.HasPrefix(text, "inside;"), strings.Contains(text, "outside;")
+		if !in || out {
+			t.Errorf("%q: inside %t, outside %t:\n%s", args, in, out, text)
+		}
+	}
+	out, err := exec.Command(filepath.Join(dir, "btc"), "profile", "--off-cpu", "--cgroup", group+"/none", "-o", filepath.Join(dir, "y.svg"), "1s").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "none") {
+		t.Errorf("a cgroup that does not exist: %v\n%s", err, out)
 	}
 }
 
