@@ -19,11 +19,12 @@ const (
 	tableMagic  = "btcunwt1"
 	tableHead   = 40
 	segmentSize = 24
-	maxBuildID  = 64 // bytes
+	// MaxBuildID bounds the bytes of a build id.
+	MaxBuildID = 64
 	// MaxSegments bounds Table.Segments.
 	MaxSegments = 64
 	// MaxTable bounds the bytes of one table.
-	MaxTable = tableHead + maxBuildID + MaxSegments*segmentSize + MaxRows*RowSize
+	MaxTable = tableHead + MaxBuildID + MaxSegments*segmentSize + MaxRows*RowSize
 )
 
 var errBadTable = errors.New("not a valid unwind table")
@@ -34,7 +35,7 @@ var le = binary.LittleEndian
 // MarshalBinary returns the form of a table in files.
 func (t *Table) MarshalBinary() ([]byte, error) {
 	id, err := hex.DecodeString(t.BuildID)
-	if err != nil || len(id) > maxBuildID || len(t.Segments) > MaxSegments || len(t.Rows) > MaxRows {
+	if err != nil || len(id) > MaxBuildID || len(t.Segments) > MaxSegments || len(t.Rows) > MaxRows {
 		return nil, errors.New("unwind table too large")
 	}
 	b := make([]byte, 0, tableHead+len(id)+len(t.Segments)*segmentSize+len(t.Rows)*RowSize)
@@ -65,7 +66,7 @@ func (t *Table) UnmarshalBinary(b []byte) error {
 	}
 	word := func(i int) uint32 { return le.Uint32(b[16+4*i:]) }
 	ids, segments, rows := uint64(word(2)), uint64(word(3)), uint64(word(4))
-	if word(0) > 1<<16-1 || word(1) > 1 || word(5) != 0 || ids > maxBuildID || segments > MaxSegments || rows > MaxRows ||
+	if word(0) > 1<<16-1 || word(1) > 1 || word(5) != 0 || ids > MaxBuildID || segments > MaxSegments || rows > MaxRows ||
 		uint64(len(b)) != tableHead+ids+segments*segmentSize+rows*RowSize {
 		return errBadTable
 	}
@@ -95,7 +96,7 @@ func (t *Table) UnmarshalBinary(b []byte) error {
 const (
 	packMagic = "btcunwp1"
 	packHead  = 16
-	packEntry = maxBuildID + 8 + 16
+	packEntry = MaxBuildID + 8 + 16
 	// MaxPacked bounds the tables of a pack.
 	MaxPacked = 1 << 18
 )
@@ -141,11 +142,11 @@ func WritePack(w io.Writer, tables map[string][]byte) error {
 // packKey is a build id in an index: its bytes, padded, and their number.
 func packKey(id string) ([]byte, error) {
 	b, err := hex.DecodeString(id)
-	if err != nil || len(b) == 0 || len(b) > maxBuildID {
+	if err != nil || len(b) == 0 || len(b) > MaxBuildID {
 		return nil, fmt.Errorf("invalid build id %q", id)
 	}
 	n := len(b)
-	return le.AppendUint64(append(b, make([]byte, maxBuildID-n)...), uint64(n)), nil
+	return le.AppendUint64(append(b, make([]byte, MaxBuildID-n)...), uint64(n)), nil
 }
 
 // FindPacked returns the table of a build id in a pack; nil if it has none. The pack is not trusted: of its index only

@@ -147,11 +147,15 @@ func (w *walk) to(pc, sp, fp uint64) (more bool, reason Reason) {
 	if sp < w.r.SP || sp == w.r.SP && !w.exact || sp&7 != 0 {
 		return false, BadValue
 	}
+	w.set(pc, sp, fp)
+	return true, Whole
+}
+
+func (w *walk) set(pc, sp, fp uint64) {
 	if w.machine == elf.EM_AARCH64 {
 		pc &= pacMask
 	}
 	w.r.PC, w.r.SP, w.r.FP, w.exact = pc, sp, fp, false
-	return true, Whole
 }
 
 // frameRecord continues in the caller by the frame pointer.
@@ -171,7 +175,11 @@ func (w *walk) frameRecord() (more bool, reason Reason) {
 	if !ok || !ok2 {
 		return false, NotResident
 	}
-	return w.to(pc, sp, fp)
+	if sp == w.r.SP || fp == w.r.FP || sp&7 != 0 { // Go changes between two stacks with one chain: sp may become less
+		return false, BadValue
+	}
+	w.set(pc, sp, fp)
+	return true, Whole
 }
 
 // signal continues in the code that a signal has interrupted. Its stack may be another one.

@@ -37,6 +37,9 @@ func Build(f *elf.File) (t *unwind.Table, err error) {
 	if b.cpu == nil || f.Class != elf.ELFCLASS64 || f.ByteOrder.Uint16([]byte{1, 0}) != 1 {
 		return nil, fmt.Errorf("stacks of %s, %s, are not supported", f.Machine, f.Class)
 	}
+	if len(b.table.BuildID) > 2*unwind.MaxBuildID { // not of any linker
+		b.table.BuildID = ""
+	}
 	if err := b.layout(); err != nil {
 		return nil, err
 	}
@@ -146,6 +149,7 @@ func (b *builder) collect() {
 	b.starts()
 	b.entries(".debug_frame")
 	b.stubs()
+	b.builtins()
 }
 
 type byAddress []piece
@@ -246,6 +250,29 @@ func (b *builder) stubs() {
 			b.add(from, sec.Addr+sec.Size, piece{section: fixed, kind: unwind.KindSP})
 		}
 	}
+	b.settle(old)
+}
+
+// builtins adds V8's functions, in node for example: its own compiler has made them. They have no entries and keep frame
+// pointers. They are only searched for in a file with much code that nothing describes.
+func (b *builder) builtins() {
+	const least = 64 << 10 // bytes of code without entries
+	gap, at, old := false, uint32(0), len(b.pieces)
+	for _, p := range b.pieces {
+		gap = gap || p.from-at >= least && at != 0
+		at = p.to
+	}
+	if !gap {
+		return
+	}
+	from, to := ^uint64(0), uint64(0)
+	elffile.EachSymbol(b.file, func(s *elffile.Symbol) bool {
+		if s.Type == elf.STT_FUNC && s.Size > 0 && s.Defined() && bytes.HasPrefix(s.Name(), []byte("Builtins_")) {
+			from, to = min(from, s.Value), max(to, s.Value+s.Size)
+		}
+		return true
+	})
+	b.add(from, to, piece{section: fixed, kind: unwind.KindFrames})
 	b.settle(old)
 }
 
