@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"btc/internal/probe"
@@ -67,6 +69,10 @@ type Options struct {
 	// Functions is a file with the names of the kernel functions that can be probed; "": use the
 	// kernel's list.
 	Functions string
+	// Unwind is how dw_ustack finds callers: "dwarf" by the unwind tables of programs and libraries, "fp" by frame
+	// pointers as ustack does; "auto" or "" by tables where that is possible on this host, else by frame pointers, with a
+	// warning.
+	Unwind string
 	// Getenv returns environment variables that override settings of the script, such as
 	// BPFTRACE_MAX_PROBES (os.Getenv for those of the process); nil: there are none.
 	Getenv func(name string) string
@@ -129,6 +135,8 @@ func (o *Options) check() error {
 		return errors.New("PIDs and Command cannot be combined")
 	case o.Reload && (o.FollowForks || o.Command != "" || o.Mode != ""):
 		return errors.New("Reload cannot be combined with Command, FollowForks or Mode")
+	case o.Unwind != "" && !slices.Contains(options.Unwinds, o.Unwind):
+		return fmt.Errorf("unknown way %q to unwind stacks: expected %s", o.Unwind, strings.Join(options.Unwinds, ", "))
 	case o.Mode != "" && o.Mode != probe.Test && o.Mode != probe.Bench:
 		return fmt.Errorf("unknown mode %q: expected %s or %s", o.Mode, probe.Test, probe.Bench)
 	}

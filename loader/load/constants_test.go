@@ -48,7 +48,7 @@ func TestConstants(t *testing.T) {
 	o.Manifest.Params = []manifest.Param{{Global: "param_1"}, {Global: "param_2"}}
 	h := &host.Host{Start: 77, PIDNS: kernelfs.Namespace{Dev: 5, Ino: 6}, Online: []int{0, 1, 3}, Possible: 5}
 	set := func(o *object.Object, opts Options) error {
-		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &sites.Expansion{}, opts.ChildPID}))
+		return errors.Join(setConstants(o, opts), setHostValues(o, &hostSource{h, &sites.Expansion{}, opts.ChildPID, opts.Unwind}))
 	}
 	if err := set(o, Options{ChildPID: 99, Values: map[string][]byte{"param_2": {1, 2, 3, 4, 5, 6, 7, 8}}}); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestConstants(t *testing.T) {
 
 // TestHostValueTable checks that the loader has code for each host value, and none for others.
 func TestHostValueTable(t *testing.T) {
-	s := &hostSource{&host.Host{}, &sites.Expansion{}, 0}
+	s := &hostSource{host: &host.Host{}, exp: &sites.Expansion{}}
 	known := func(value manifest.HostValue) (ok bool) {
 		defer func() { ok = recover() == nil }()
 		s.lookUp(value, "a b")

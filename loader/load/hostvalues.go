@@ -25,6 +25,8 @@ type hostSource struct {
 	host  *host.Host
 	exp   *sites.Expansion
 	child int // process ID of the command; 0: none
+
+	unwind Unwind
 }
 
 // setHostValues looks up the constants that the host decides.
@@ -88,7 +90,7 @@ func (s *hostSource) lookUp(value manifest.HostValue, text string) (uint64, erro
 	case manifest.HostOwnReader:
 		return 1, nil
 	case manifest.HostUnwind:
-		return 0, nil
+		return uint64(s.unwind), nil
 	}
 	panic("BUG: no code for the host value " + string(value))
 }

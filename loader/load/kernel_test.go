@@ -582,7 +582,7 @@ func TestArgumentsInMap(t *testing.T) {
 // TestHostValues checks that names are looked up on the host.
 func TestHostValues(t *testing.T) {
 	o, _ := loadable(t, ebpf.XDP)
-	from := &hostSource{&host.Host{}, &sites.Expansion{}, 0}
+	from := &hostSource{host: &host.Host{}, exp: &sites.Expansion{}}
 	for _, c := range []struct {
 		host manifest.HostValue
 		text string

@@ -69,6 +69,7 @@ type Options struct {
 	// MemoryFrom is where MaxMemory is set, if it is not an option.
 	MemoryFrom string
 	LongLoops  bool   // loops have no budget
+	Unwind     Unwind // what is unwound by tables
 	BTF        string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel   int    // 1: the kernel's verifier log of every program is kept
 	Log        func(program, text string)
@@ -94,11 +95,12 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 	if err := setConstants(o, opts); err != nil {
 		return nil, err
 	}
-	if err := setHostValues(o, &hostSource{h, exp, opts.ChildPID}); err != nil {
+	if err := setHostValues(o, &hostSource{h, exp, opts.ChildPID, opts.Unwind}); err != nil {
 		return nil, err
 	}
 	sizeRing(o, host.MemoryBytes())
 	sizeStacks(o, host.MemoryBytes())
+	sizeUnwind(o, opts.Unwind)
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,16 @@ type Values struct {
 	Version    bool
 }
 
+// Values of Run.Unwind; "" is UnwindAuto.
+const (
+	UnwindAuto  = "auto"
+	UnwindFP    = "fp"
+	UnwindDwarf = "dwarf"
+)
+
+// Unwinds lists the values of Run.Unwind.
+var Unwinds = []string{UnwindAuto, UnwindFP, UnwindDwarf}
+
 // Groups of options.
 const (
 	tracing     = "What to trace"
@@ -83,6 +93,8 @@ func (v *Values) Table() option.Table {
 			Help: "the kernel's types, for kernels without BTF: a BTF file, an ELF file with BTF, or a directory with RELEASE.btf or in btfhub's layout"},
 		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: v.setFunctions,
 			Help: "names of the kernel functions that can be probed, one per line, instead of tracefs' available_filter_functions"},
+		{Name: "unwind", Value: "HOW", Group: tracing, Choices: option.Choices(Unwinds...), To: &v.Unwind,
+			Help: "how dw_ustack finds the callers of a function: dwarf by the unwind tables of programs and libraries, fp by frame pointers as ustack does, auto by tables where that is possible on this host; default: auto"},
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},

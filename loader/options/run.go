@@ -30,6 +30,7 @@ type Run struct {
 	Budget    float64
 	BTF       string
 	Functions string
+	Unwind    string
 	Getenv    func(name string) string
 
 	Timeout   time.Duration

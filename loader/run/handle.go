@@ -56,6 +56,7 @@ func init() {
 		"unwatch":      func(s *writer, e *format.Event) { s.links.unwatch(e.Uint(0)) },
 		"skboutput":    func(*writer, *format.Event) {}, // header of a packet, see packets; never in the ring buffer
 		"proc":         func(s *writer, e *format.Event) { s.names.symbols().Snapshot(uint32(e.Uint(0))) },
+		"unwind":       func(s *writer, e *format.Event) { s.walks.unwinder.Ask(uint32(e.Uint(0)), e.Uint(2)) },
 	}
 }
 

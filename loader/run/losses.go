@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/manifest"
+	tables "btc/internal/unwind"
 	"btc/loader/load"
 	"btc/loader/output"
 )
@@ -46,6 +47,11 @@ const lossInterval = time.Second
 // at once, followed by the total.
 func (c *lossCounter) check(final bool) {
 	c.checkLoops(final)
+	if final {
+		if text := cutStacks(c.walks.read()); text != "" {
+			c.msg.warn(text)
+		}
+	}
 	if len(c.seen) == 0 || !final && time.Now().Before(c.next) {
 		return
 	}
@@ -137,10 +143,15 @@ func (c *lossCounter) read() []uint64 {
 func (c *lossCounter) counts() []output.Loss {
 	counters := make([]byte, 8*len(c.manifest.Losses))
 	v := c.loaded.Variables["lost"]
-	if len(counters) == 0 || v == nil || v.Get(counters) != nil {
-		return nil
-	}
 	var out []output.Loss
+	for i, n := range c.walks.read() {
+		if r := tables.Reason(i); r != tables.Whole {
+			out = append(out, output.Loss{Cause: cutCause(r), N: n + c.earlier[cutCause(r)]})
+		}
+	}
+	if len(counters) == 0 || v == nil || v.Get(counters) != nil {
+		return out
+	}
 	at := map[string]int{}
 	for i := range c.manifest.Losses {
 		cause := c.manifest.Losses[i].Kind

@@ -30,15 +30,17 @@ var keptCapabilities = []struct {
 	}},
 	// Memory maps and root directories of processes that start later. The names of nested
 	// containers are in files below those root directories.
-	{unix.CAP_SYS_PTRACE, func(s *session) bool { return namesUsers(s.manifest) || namesContainers(s.manifest, &s.opts) }},
+	{unix.CAP_SYS_PTRACE, func(s *session) bool { return readsUsers(s) || namesContainers(s.manifest, &s.opts) }},
 	// Files of such processes, and files that cat() prints.
 	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool {
-		return namesUsers(s.manifest) || namesContainers(s.manifest, &s.opts) || hasEvent(s.manifest, "cat")
+		return readsUsers(s) || namesContainers(s.manifest, &s.opts) || hasEvent(s.manifest, "cat")
 	}},
+	// Files that a process has mapped, if they were deleted or are in an overlay file system: /proc/PID/map_files.
+	{unix.CAP_CHECKPOINT_RESTORE, func(s *session) bool { return s.walks.unwinder != nil }},
 	// To run the parser of these files as nobody, with an empty bounding set.
-	{unix.CAP_SETUID, symbolizesUsers},
-	{unix.CAP_SETGID, symbolizesUsers},
-	{unix.CAP_SETPCAP, symbolizesUsers},
+	{unix.CAP_SETUID, readsUsers},
+	{unix.CAP_SETGID, readsUsers},
+	{unix.CAP_SETPCAP, readsUsers},
 	// Symbols of kernel modules that are loaded later.
 	{unix.CAP_SYSLOG, func(s *session) bool { return prints(s.manifest, "kstack", "ksym") }},
 	// New output files in a directory that belongs to another user.
@@ -49,7 +51,8 @@ var keptCapabilities = []struct {
 
 func always(*session) bool { return true }
 
-func symbolizesUsers(s *session) bool { return namesUsers(s.manifest) }
+// readsUsers reports whether files of processes are read.
+func readsUsers(s *session) bool { return namesUsers(s.manifest) || s.walks.unwinder != nil }
 
 // namesUsers reports whether user-space addresses are symbolized.
 func namesUsers(m *manifest.Manifest) bool { return prints(m, "ustack", "usym") }

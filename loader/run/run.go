@@ -92,6 +92,7 @@ type session struct {
 	reader reader
 	table  eventTable
 	names  names
+	walks  walks
 	maps   *mapTable
 	losses *lossCounter
 	// packets is nil if the script has no skboutput().
@@ -259,12 +260,15 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	if s.child != nil {
 		opts.ChildPID = s.child.PID
 	}
+	var err error
+	if opts.Unwind, err = s.unwindMode(); err != nil {
+		return err
+	}
 	if s.opts.Verbose {
 		// Level 2, because the level 1 log of an accepted program is empty.
 		opts.LogLevel = int(ebpf.LogLevelInstruction | ebpf.LogLevelStats)
 		opts.Log = func(program, text string) { fmt.Fprintf(s.msg.err, "loaded %s\n%s", program, text) }
 	}
-	var err error
 	s.loaded, err = load.Load(o, s.expansion, s.host, opts)
 	s.expansion.Close()
 	if err != nil {
@@ -304,6 +308,9 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 
 // start runs the begin programs and attaches the others.
 func (s *session) start() error {
+	if err := s.openUnwinder(); err != nil {
+		return err
+	}
 	s.names.recordMappings(s.manifest, s.opts.PIDs, s.expansion, s.host.Online)
 	if err := s.runVirtual(probe.Begin); err != nil {
 		return err
@@ -501,6 +508,7 @@ func (s *session) tick() {
 	s.losses.check(false)
 	s.losses.suppressed(false)
 	now := time.Now()
+	s.walks.check(now)
 	s.snapshot(now)
 	s.budget.Check(now)
 	if err := s.monitor.check(now); err != nil {
@@ -532,6 +540,7 @@ func (s *session) finish() (int, error) {
 		s.end.limitCommands(false)
 	}
 	endErr := s.reader.runEnd()
+	s.walks.close()
 	s.losses.check(true)
 	s.losses.suppressed(true)
 	s.printMaps(s.maps.scripts())
@@ -560,6 +569,7 @@ func (s *session) close() {
 	}
 	s.progress.Stop()
 	s.packets.close()
+	s.walks.close()
 	s.monitor.close()
 	s.budget.Close()
 	if s.reader.events != nil {

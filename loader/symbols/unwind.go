@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"btc/internal/unwind"
@@ -15,15 +16,26 @@ import (
 
 // Unwinder makes the unwind tables of files in a parser process of its own: tables are made in the background, while
 // the names of addresses are looked up. It is used by one goroutine at a time.
-type Unwinder struct{ parser parser }
+type Unwinder struct {
+	parser    parser
+	cancelled atomic.Bool
+}
 
 // NewUnwinder starts nothing; the first table starts the process, if that is the helper. warn receives warnings to show.
 func NewUnwinder(helper Helper, warn func(string)) *Unwinder {
-	return &Unwinder{parser{warn: warn, helper: helper}}
+	u := &Unwinder{parser: parser{warn: warn, helper: helper}}
+	u.parser.sock.cancelled = u.cancelled.Load
+	return u
 }
 
 // Close ends the process.
-func (u *Unwinder) Close() { u.parser.stop() }
+func (u *Unwinder) Close() {
+	u.parser.stop()
+	u.cancelled.Store(false)
+}
+
+// Cancel makes requests fail soon, until Close. Any goroutine may call it.
+func (u *Unwinder) Cancel() { u.cancelled.Store(true) }
 
 // Used is what all tables have cost: CPU time of the process, and time in which a file did not respond.
 func (u *Unwinder) Used() time.Duration { return u.parser.used }

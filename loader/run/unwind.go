@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"btc/internal/kernelfs"
+	"btc/internal/manifest"
+	tables "btc/internal/unwind"
+	"btc/loader/load"
+	"btc/loader/options"
+	"btc/loader/symbols"
+	"btc/loader/unwind"
+)
+
+// walks is what a session needs to unwind user stacks by tables. It is empty if no program does.
+type walks struct {
+	records  *unwind.Records // until unwinder has them
+	unwinder *unwind.Unwinder
+	counts   *ebpf.Map // of walks, by how they ended
+	online   []int
+	next     time.Time // when check looks at the CPUs
+}
+
+// unwindMode returns which stacks of the object are unwound by tables.
+func (s *session) unwindMode() (load.Unwind, error) {
+	if !slices.ContainsFunc(s.manifest.Globals, func(g manifest.Global) bool { return g.Value() == manifest.HostUnwind }) {
+		if s.opts.Unwind == options.UnwindDwarf && prints(s.manifest, "ustack") {
+			s.msg.warn("WARNING: --unwind=dwarf has no effect: the object has no dw_ustack(), and ustack() follows frame pointers")
+		}
+		return load.UnwindOff, nil
+	}
+	if s.opts.Unwind == options.UnwindFP {
+		return load.UnwindOff, nil
+	}
+	why := "without the process that parses files"
+	if !s.opts.NoHelper {
+		var err error
+		if s.walks.records, err = unwind.OpenRecords(s.host.Online); err == nil {
+			if s.opts.Unwind == options.UnwindDwarf {
+				return load.UnwindAll, nil
+			}
+			return load.UnwindMarked, nil
+		}
+		why = err.Error()
+	}
+	if s.opts.Unwind == options.UnwindDwarf {
+		return load.UnwindOff, fmt.Errorf("--unwind=dwarf: stacks cannot be unwound by tables: %s", why)
+	}
+	s.msg.warn("WARNING: dw_ustack() follows frame pointers, because stacks cannot be unwound by tables: " + why)
+	return load.UnwindOff, nil
+}
+
+// openUnwinder starts to answer what programs need to unwind stacks.
+func (s *session) openUnwinder() error {
+	w := &s.walks
+	if w.records == nil {
+		return nil
+	}
+	of := func(name string) (*ebpf.Map, error) {
+		m := s.loaded.Maps[s.manifest.MapSymbol(name)]
+		if m == nil {
+			return nil, fmt.Errorf("the object has no map %s", name)
+		}
+		return m, nil
+	}
+	var all [5]*ebpf.Map
+	for i, name := range []string{load.UnwindTables, load.UnwindProcs, load.UnwindAsked, load.UnwindRanges, load.UnwindStats} {
+		var err error
+		if all[i], err = of(name); err != nil {
+			return err
+		}
+	}
+	opts := unwind.Options{PIDs: s.opts.PIDs, Only: len(s.opts.PIDs) > 0, Follow: s.opts.FollowForks, Warn: s.msg.warn}
+	if s.child != nil {
+		opts.Child = s.child.PID
+	}
+	w.counts, w.online = all[4], s.host.Online
+	var err error
+	w.unwinder, err = unwind.Open(unwind.Maps{
+		Tables: all[0], Procs: all[1], Asked: all[2], Ranges: all[3],
+		MaxTables: all[0].MaxEntries(), MaxProcs: all[1].MaxEntries(), MaxRanges: all[3].MaxEntries(), NewTable: newUnwindTable,
+	}, unwind.NewBuilder(symbols.Process, s.msg.warn), w.records, opts)
+	if err != nil {
+		return fmt.Errorf("unwinding stacks: %w", err)
+	}
+	w.records = nil
+	return nil
+}
+
+// newUnwindTable makes an array with the table of a file.
+func newUnwindTable(chunks [][]byte) (unwind.Inner, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "unwind_table", Type: ebpf.Array, KeySize: 4, ValueSize: tables.ChunkSize, MaxEntries: uint32(len(chunks)), Flags: load.InnerMap,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range chunks {
+		if err := m.Put(uint32(i), c); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// check tells the unwinder of CPUs that came online or went offline.
+func (w *walks) check(now time.Time) {
+	if w.unwinder == nil || now.Before(w.next) {
+		return
+	}
+	w.next = now.Add(hotplugInterval)
+	if online, err := kernelfs.OnlineCPUs(); err == nil && !slices.Equal(online, w.online) {
+		w.online = online
+		w.unwinder.Online(online)
+	}
+}
+
+// close ends the work for programs; their counts stay readable.
+func (w *walks) close() {
+	w.unwinder.Close()
+	w.records.Close()
+	w.records = nil
+}
+
+// read returns how many walks ended for each reason; nil: none is counted.
+func (w *walks) read() []uint64 {
+	if w.counts == nil {
+		return nil
+	}
+	out := make([]uint64, tables.Reasons)
+	for i := range out {
+		var each []uint64
+		if w.counts.Lookup(uint32(i), &each) == nil {
+			for _, n := range each {
+				out[i] += n
+			}
+		}
+	}
+	return out
+}
+
+// cutStacks describes the stacks that are not whole; "": there are none.
+func cutStacks(counts []uint64) string {
+	total, cut := uint64(0), uint64(0)
+	var why []string
+	for i, n := range counts {
+		if total += n; tables.Reason(i) != tables.Whole && n > 0 {
+			cut += n
+			why = append(why, fmt.Sprintf("%s: %d", tables.Reason(i), n))
+		}
+	}
+	if cut == 0 {
+		return ""
+	}
+	return fmt.Sprintf("WARNING: %d of %d user stacks are cut short (%s)", cut, total, strings.Join(why, ", "))
+}
+
+// cutCause is the cause of stacks that were cut for a reason, where losses are counted.
+func cutCause(r tables.Reason) string { return "stack " + r.String() }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package unwind
+
+import (
+	"os"
+	"sync"
+
+	"btc/internal/unwind"
+	"btc/loader/symbols"
+)
+
+// parser is the Builder of a run: the process that parses files.
+type parser struct {
+	*symbols.Unwinder
+	mu sync.Mutex // held during Build
+}
+
+// NewBuilder returns a Builder with a process of its own. warn receives warnings to show.
+func NewBuilder(helper symbols.Helper, warn func(string)) Builder {
+	return &parser{Unwinder: symbols.NewUnwinder(helper, warn)}
+}
+
+func (p *parser) Build(f *os.File) (*Table, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var magic [4]byte
+	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "\x7fELF" {
+		return nil, ErrNotELF
+	}
+	t, err := p.Table(f)
+	if err != nil {
+		return nil, err
+	}
+	out := &Table{Table: unwind.Table{Base: t.Base, Segments: t.Segments, Frames: t.Frames}}
+	if len(t.Rows) > 0 {
+		out.Chunks = t.Chunks()
+	}
+	return out, nil
+}
+
+func (p *parser) Close() {
+	p.Cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Unwinder.Close()
+}
