@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,7 @@ var cases = []struct {
 	{"pattern", traced, nil, "\n\n@[tracepoint:syscalls:sys_enter_chdir]: 3\n"},
 	{"exits", traced, nil, "\n\n@: 1\n"},
 	{"tasks", nil, nil, "\n\n@[btrun]: 1\n"},
-	{"clock", nil, nil, "ticked\n\n\n@n: 3\n"},
+	{"clock", nil, nil, "ticked\n\n\n@n: 3\n"}, // 3 or more: a busy machine ends the run later
 	{"shell", []string{"--allow", "system"}, []string{"7", "seven"}, "42\n\n7 seven\n\n\n"},
 	{"values", nil, nil, `1 two ff 4   |
 (1, 2)
@@ -53,6 +54,9 @@ end 1
 
 // traced runs a shell with a unique name that changes its directory three times.
 var traced = []string{"-c", "./oldsh oldsh.sh"}
+
+// moreTicks matches the count of a run that ended after its third tick.
+var moreTicks = regexp.MustCompile(`@n: ([4-9]|[1-9]\d+)\n`)
 
 func TestOldObjects(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -94,6 +98,9 @@ func TestOldObjects(t *testing.T) {
 				out, err := cmd.Output()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, messages.String())
+				}
+				if c.script == "clock" {
+					out = moreTicks.ReplaceAll(out, []byte("@n: 3\n"))
 				}
 				if string(out) != c.want {
 					t.Errorf("output:\n%s\nwant:\n%s\nstderr:\n%s", out, c.want, messages.String())
