@@ -35,7 +35,7 @@ func rootCommand() *command {
 		sub: []*command{
 			compileCommand(), bundleCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
 			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), profileCommand(), passesCommand(), targetCommand(), versionCommand(),
-			signCommand(), verifyCommand(),
+			signCommand(), verifyCommand(), unwindCommand(),
 		},
 	}
 	root.sub = append(root.sub, completionCommand(root), manCommand(root), helpCommand(root))
