@@ -15,6 +15,7 @@ if [ -z "$run" ]; then
   tests "virtual machines" ./tests/kernels/vm
   tests "loaders" ./tests/loaders -v -run=TestGuests "${only[@]}"
   tests "tools" ./tests/tools -v -run=TestGuests "${only[@]}"
+  tests "stacks by unwind tables" ./tests/unwind/bpfwalk -v -run=TestGuests "${only[@]}"
   tests "programs of others" ./tests/metrics ./tests/fan
 fi
 finish

@@ -158,7 +158,7 @@ func (b *body) stack(c *callSite) {
 	if k := b.point.Kind; k == probe.Test || k == probe.Bench {
 		b.fail(diag.NotInThisProbe, c.at, "%s can not be used with %q probes", c.Fn.Name, k)
 	}
-	user := c.Fn.Name == "ustack"
+	user := c.Fn.Name != "kstack"
 	mode, depth := b.info.Config.StackMode, int64(defaultFrames)
 	args := c.args
 	if len(args) > 0 {
@@ -196,6 +196,12 @@ func (b *body) stack(c *callSite) {
 	}
 	c.N, c.Text = depth, mode
 	c.e.Type = types.MakeStack(user, mode, int(depth))
+}
+
+// dwStack checks dw_ustack([mode][, limit]).
+func (b *body) dwStack(c *callSite) {
+	b.unstable("dw_ustack", c.at)
+	b.stack(c)
 }
 
 func (b *body) isConstant(name string) bool {

@@ -136,6 +136,7 @@ func builtinRows() []Function {
 		{Name: "usermode", value: true, result: types.TUint8, check: (*body).usermode},
 		{Name: "kstack", value: true, max: 2, check: (*body).stack, inProbe: true, usage: "kstack, kstack(frames) or kstack(mode, frames)"},
 		{Name: "ustack", value: true, max: 2, check: (*body).stack, inProbe: true, usage: "ustack, ustack(frames) or ustack(mode, frames)"},
+		{Name: "dw_ustack", value: true, max: 2, check: (*body).dwStack, inProbe: true, usage: "dw_ustack, dw_ustack(frames) or dw_ustack(mode, frames)"},
 		{Name: "reg", min: 1, max: 1, in: inRegs, result: u64, check: (*body).reg, usage: `reg("ip")`},
 		{Name: "ksym", min: 1, max: 1, result: types.TKsym, check: (*body).address, usage: "ksym(address)"},
 		{Name: "usym", min: 1, max: 1, result: types.TUsym, check: (*body).address, usage: "usym(address)"},
@@ -196,7 +197,6 @@ func outputRows() []Function {
 // that the error names it.
 func unsupportedRows() []Function {
 	return []Function{
-		{Name: "dw_ustack", max: 128, value: true, unsupported: true},
 		{Name: "elf_is_exe", max: 128, unsupported: true},
 		{Name: "elf_info", max: 128, unsupported: true},
 		{Name: "args", max: 128, value: true}, // (*body).builtin handles it

@@ -109,8 +109,9 @@ func newTables() *tables {
 			},
 		},
 		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
-			"ustack": (*fn).ustack,
-			"usym":   func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
+			"ustack":    func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(ir.OpUstack, x)) },
+			"dw_ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(ir.OpDwUstack, x)) },
+			"usym":      func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
 			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
 				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
 			},
@@ -195,12 +196,8 @@ func (f *fn) stackID(op ir.Op, x ast.Expr) *ir.Value {
 		return ir.Const(0)
 	}
 	v := f.Emit(op, ir.TI64, f.ctx)
-	v.Imm, v.Sym = int64(t.Depth), f.stackMap(op == ir.OpUstack, t.Depth)
+	v.Imm, v.Sym = int64(t.Depth), f.stackMap(op != ir.OpKstack, t.Depth)
 	return v
-}
-
-func (f *fn) ustack(x ast.Expr, _ *check.Call, dst *ir.Value) {
-	f.withProcess(dst, f.stackID(ir.OpUstack, x))
 }
 
 func (f *fn) bswap(x ast.Expr, c *check.Call) *ir.Value {

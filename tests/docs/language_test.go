@@ -220,7 +220,7 @@ var effects = map[string]string{
 	"max_bpf_progs":      "maximum number of programs of a script, at most 4096 whatever it says; more are an error of the compiler, or of btrun if patterns match more",
 	"max_probes":         "maximum number of attach points of a run, with all matches of patterns",
 	"missing_probes":     "what btrun does when an attach point does not exist on the host",
-	"stack_mode":         "how stacks print, unless kstack() or ustack() sets the mode",
+	"stack_mode":         "how stacks print, unless kstack(), ustack() or dw_ustack() sets the mode",
 	"print_maps_on_exit": "print all maps at the end",
 	"str_trunc_trailer":  "what is printed after a string that was cut off",
 	"cpp_demangle":       "C++ symbols of processes are demangled",
@@ -230,6 +230,7 @@ var effects = map[string]string{
 
 	"unstable_import_statement": "`import` inside a probe: an error, accepted with a warning, or accepted; at the top of a script it needs no setting",
 	"unstable_tseries":          "`tseries()`: an error, accepted with a warning, or accepted",
+	"unstable_dw_ustack":        "`dw_ustack`: an error, accepted with a warning, or accepted",
 	"unstable_typeinfo":         "`typeinfo()`: an error, accepted with a warning, or accepted",
 }
 
