@@ -535,4 +535,5 @@ var mapOperations = map[asm.BuiltinFunc]string{
 var mapKinds = map[ebpf.MapType]string{
 	ebpf.Array: "array", ebpf.PerCPUArray: "percpu_array", ebpf.Hash: "hash", ebpf.PerCPUHash: "percpu_hash",
 	ebpf.LRUHash: "lru_hash", ebpf.LRUCPUHash: "lru_percpu_hash",
+	ebpf.ArrayOfMaps: "array", // the JIT compiler inlines both
 }

@@ -54,12 +54,17 @@ func build(t testing.TB) string {
 	if *compiled != "" {
 		return *compiled
 	}
+	return buildWith(t, "cc")
+}
+
+func buildWith(t testing.TB, compiler string) string {
+	t.Helper()
 	dir := t.TempDir()
 	src, exe := filepath.Join(dir, "chain.c"), filepath.Join(dir, "chain")
 	if err := os.WriteFile(src, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("cc", "-O2", "-fomit-frame-pointer", "-static", src, "-o", exe)
+	cmd := exec.Command(compiler, "-O2", "-fomit-frame-pointer", "-static", src, "-o", exe)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Skipf("skipped: no C compiler: %v %s", err, out)
 	}
