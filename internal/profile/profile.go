@@ -8,7 +8,6 @@
 package profile
 
 import (
-	"fmt"
 	"sort"
 	"strconv"
 	"strings"
@@ -62,28 +61,28 @@ type Sample struct {
 // Builder makes a profile in which each frame and each mapping occurs once.
 type Builder struct {
 	Profile
-	index map[string]int // of frames and mappings, by their content
+	frames   map[Frame]int // indices plus 1
+	mappings map[Mapping]int
 }
 
 // Frame returns the index of a frame of a file with a build ID; "": unknown.
 func (b *Builder) Frame(f *Frame, file, buildID string) uint32 {
-	if b.index == nil {
-		b.index = map[string]int{}
+	if b.frames == nil {
+		b.frames, b.mappings = map[Frame]int{}, map[Mapping]int{}
 	}
 	if file != "" {
-		at := "\x00" + file + "\x00" + buildID
-		if f.Mapping = b.index[at]; f.Mapping == 0 {
-			b.Mappings = append(b.Mappings, Mapping{file, buildID})
+		m := Mapping{file, buildID}
+		if f.Mapping = b.mappings[m]; f.Mapping == 0 {
+			b.Mappings = append(b.Mappings, m)
 			f.Mapping = len(b.Mappings)
-			b.index[at] = f.Mapping
+			b.mappings[m] = f.Mapping
 		}
 	}
-	key := fmt.Sprintf("%x %x %x %t %t %q %s", f.Address, f.Mapping, f.Line, f.Kernel, f.Inlined, f.File, f.Name)
-	i := b.index[key]
+	i := b.frames[*f]
 	if i == 0 {
 		b.Frames = append(b.Frames, *f)
 		i = len(b.Frames)
-		b.index[key] = i
+		b.frames[*f] = i
 	}
 	return uint32(i - 1)
 }

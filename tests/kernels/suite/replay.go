@@ -14,6 +14,7 @@ import (
 	"btc/fleet/replay"
 	"btc/loader/output"
 	"btc/tests/kernels/driver"
+	"btc/tests/perfetto"
 )
 
 // record makes the jobs record their runs in files of a directory.
@@ -31,6 +32,14 @@ func (s *Suite) replay(t *testing.T, r result) {
 		return // the run did not start
 	}
 	want := string(r.outcome.Stdout)
+	var timeline bytes.Buffer
+	_, err = replay.Run(r.job.Name, bytes.NewReader(text), replay.Options{Format: replay.NewTimeline(), Out: &timeline, Err: io.Discard})
+	if err == nil {
+		_, err = perfetto.Read(timeline.Bytes())
+	}
+	if err != nil {
+		t.Errorf("replay as a timeline: %v", err)
+	}
 	for _, f := range output.Formats {
 		var out bytes.Buffer
 		cut, err := replay.Run(r.job.Name, bytes.NewReader(text), replay.Options{Format: f, Out: &out, Err: io.Discard})
