@@ -3,10 +3,14 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"btc/tests/perfetto"
 )
 
 // shortRun is a recording of a run that printed as JSON.
@@ -52,5 +56,45 @@ func TestReplayOutput(t *testing.T) {
 		if string(b) != tc.want || os.IsNotExist(err) != (tc.want == "") {
 			t.Errorf("%s, -o %s: %q, %v; want %q", tc.in, tc.out, b, err, tc.want)
 		}
+	}
+}
+
+// TestReplayTimeline checks which names of files select a timeline, and that it is compressed by its name.
+func TestReplayTimeline(t *testing.T) {
+	dir := t.TempDir()
+	run := filepath.Join(dir, "run.jsonl")
+	if err := os.WriteFile(run, []byte(shortRun), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, form string
+		timeline   bool
+	}{
+		{"x.pftrace", "", true}, {"x.perfetto-trace", "", true}, {"x.pftrace.gz", "", true}, {"x.pftrace.zst", "", true}, {"x", "perfetto", true},
+		{"x.pftrace", "json", false}, {"pftrace", "", false},
+	} {
+		file := filepath.Join(dir, tc.name)
+		if err := (&replayOptions{form: tc.form, file: file}).replay(run); err != nil {
+			t.Fatal(err)
+		}
+		in, err := openRecording(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		in.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := perfetto.Read(data)
+		if is := err == nil && len(x.Events) == 1 && x.Events[0].Name == "attached_probes"; is != tc.timeline {
+			t.Errorf("-o %s -f %q: %v, %+v", tc.name, tc.form, err, x)
+		}
+		if compressed := strings.HasSuffix(tc.name, ".gz") || strings.HasSuffix(tc.name, ".zst"); compressed {
+			if raw, _ := os.ReadFile(file); bytes.Equal(raw, data) {
+				t.Errorf("%s is not compressed", tc.name)
+			}
+		}
+		os.Remove(file)
 	}
 }

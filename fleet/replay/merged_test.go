@@ -54,3 +54,33 @@ func TestMerged(t *testing.T) {
 		}
 	}
 }
+
+// TestMixedVersions checks that a report of runs of versions 1 and 2 replays, with the stacks of both as the same ones.
+func TestMixedVersions(t *testing.T) {
+	second := strings.ReplaceAll(small, `"key":{"kind":"int","size":8,"signed":true}`, `"key":{"kind":"kstack","size":8,"stack":"s","depth":2}`)
+	second = strings.Replace(second, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+	second = strings.Replace(second, `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`,
+		`"entries": [{"key": [{"id": 3, "frames": [1,0]}], "value": 1}], "frames": [{"sym": "main", "offset": 1, "address": 7}, {"sym": "f", "offset": 2, "address": 9}]`, 1)
+	first := `{"type": "map", "time": "2026-11-28T09:00:05Z", "name": "@", "shape": "count", "object": "16", "host": "old", "signed": false, "entries": [{"key": [{"addresses": [100,101], "frames": ["f+2","main+1"], "text": "\n        f+2\n        main+1\n"}], "value": 4}]}` + "\n"
+	for _, order := range [][]string{{first, second}, {second, first}} {
+		runs := &merge.Runs{}
+		for i, text := range order {
+			if _, err := runs.Read(fmt.Sprint("host", i), strings.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Unix(1, 0)
+		recording := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at))
+		names, _ := runs.Names()
+		for _, name := range names {
+			recording += string(runs.AppendJSON(nil, name, at))
+		}
+		out, _, err := replayText(recording, Options{})
+		if err != nil || !strings.HasPrefix(out, "\n\n@[\n        f+2\n        main+1\n]: 5\n") {
+			t.Errorf("%v\n%s\n%s", err, out, recording)
+		}
+		if folded, _, err := replayText(recording, Options{Format: output.Find("folded"), Map: "@"}); err != nil || folded != "main_[k];f_[k] 5\n" {
+			t.Errorf("%v, %q", err, folded)
+		}
+	}
+}
