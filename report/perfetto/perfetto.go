@@ -214,7 +214,7 @@ func (t *Track) fits(s span) bool {
 	for n > 0 && t.slices[n-1].begin > s.begin {
 		n--
 	}
-	if n > 0 && (t.slices[n-1].end > s.begin || t.slices[n-1].begin == s.begin) {
+	if n > 0 && t.slices[n-1].end > s.begin {
 		return false
 	}
 	if n == maxSpans {
