@@ -73,6 +73,9 @@ type Options struct {
 	// pointers as ustack does; "auto" or "" by tables where that is possible on this host, else by frame pointers, with a
 	// warning.
 	Unwind string
+	// UnwindCache is a directory of unwind tables by build id, which only root can change: tables are read from it, and
+	// written into it after they were made.
+	UnwindCache string
 	// Getenv returns environment variables that override settings of the script, such as
 	// BPFTRACE_MAX_PROBES (os.Getenv for those of the process); nil: there are none.
 	Getenv func(name string) string

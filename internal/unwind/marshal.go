@@ -201,10 +201,16 @@ func readTable(r io.Reader, size uint64, id string) (*Table, error) {
 	return t, nil
 }
 
+// IsPack reports whether a file is a pack.
+func IsPack(r io.ReaderAt) bool {
+	magic := make([]byte, len(packMagic))
+	_, err := r.ReadAt(magic, 0)
+	return err == nil && string(magic) == packMagic
+}
+
 // ReadTable reads the table of a build id from a file that has it alone, or from a pack. It is nil if a pack has none.
 func ReadTable(r io.ReaderAt, id string) (*Table, error) {
-	magic := make([]byte, len(packMagic))
-	if _, err := r.ReadAt(magic, 0); err == nil && string(magic) == packMagic {
+	if IsPack(r) {
 		return FindPacked(r, id)
 	}
 	return readTable(io.NewSectionReader(r, 0, MaxTable), MaxTable, id)

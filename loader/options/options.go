@@ -95,6 +95,8 @@ func (v *Values) Table() option.Table {
 			Help: "names of the kernel functions that can be probed, one per line, instead of tracefs' available_filter_functions"},
 		{Name: "unwind", Value: "HOW", Group: tracing, Choices: option.Choices(Unwinds...), To: &v.Unwind,
 			Help: "how dw_ustack finds the callers of a function: dwarf by the unwind tables of programs and libraries, fp by frame pointers as ustack does, auto by tables where that is possible on this host; default: auto"},
+		{Name: "unwind-cache", Value: "DIR", Group: tracing, To: &v.UnwindCache,
+			Help: "read unwind tables from DIR, which only root can write, before making them, and write those that were made into it; packs of btc unwind pack are also read"},
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},

@@ -23,15 +23,16 @@ type Run struct {
 	Wait             bool
 	Command          string
 
-	Allow     permit.Permissions
-	Unsafe    bool
-	Signers   []string
-	MaxMemory uint64
-	Budget    float64
-	BTF       string
-	Functions string
-	Unwind    string
-	Getenv    func(name string) string
+	Allow       permit.Permissions
+	Unsafe      bool
+	Signers     []string
+	MaxMemory   uint64
+	Budget      float64
+	BTF         string
+	Functions   string
+	Unwind      string
+	UnwindCache string
+	Getenv      func(name string) string
 
 	Timeout   time.Duration
 	MaxEvents uint64

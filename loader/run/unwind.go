@@ -82,11 +82,14 @@ func (s *session) openUnwinder() error {
 		opts.Child = s.child.PID
 	}
 	w.counts, w.online = all[4], s.host.Online
-	var err error
+	builder, err := unwind.NewBuilder(symbols.Process, s.opts.UnwindCache, s.msg.warn)
+	if err != nil {
+		return fmt.Errorf("--unwind-cache: %w", err)
+	}
 	w.unwinder, err = unwind.Open(unwind.Maps{
 		Tables: all[0], Procs: all[1], Asked: all[2], Ranges: all[3],
 		MaxTables: all[0].MaxEntries(), MaxProcs: all[1].MaxEntries(), MaxRanges: all[3].MaxEntries(), NewTable: newUnwindTable,
-	}, unwind.NewBuilder(symbols.Process, s.msg.warn), w.records, opts)
+	}, builder, w.records, opts)
 	if err != nil {
 		return fmt.Errorf("unwinding stacks: %w", err)
 	}

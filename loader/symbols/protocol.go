@@ -30,7 +30,7 @@ const (
 	askFunctions // an ELF file and a Question
 	askProbes    // an ELF file: its USDT probes
 	askAddress   // an ELF file: an Address
-	askUnwind    // an ELF file: its unwind table; or, with a build id in text, a pack or a table
+	askUnwind    // an ELF file: its unwind table; or, with a build id in text, a pack or a table; flag 1: only its build id
 )
 
 type request struct {

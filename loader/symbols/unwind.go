@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"btc/internal/elffile"
 	"btc/internal/unwind"
 	"btc/internal/unwind/ehframe"
 )
@@ -19,6 +21,7 @@ import (
 type Unwinder struct {
 	parser    parser
 	cancelled atomic.Bool
+	store     *unwindStore // nil: none
 }
 
 // NewUnwinder starts nothing; the first table starts the process, if that is the helper. warn receives warnings to show.
@@ -41,7 +44,30 @@ func (u *Unwinder) Cancel() { u.cancelled.Store(true) }
 func (u *Unwinder) Used() time.Duration { return u.parser.used }
 
 // Table makes the table of an ELF file.
-func (u *Unwinder) Table(file *os.File) (*unwind.Table, error) { return u.ask(file, "") }
+func (u *Unwinder) Table(file *os.File) (*unwind.Table, error) {
+	if u.store == nil {
+		return u.ask(file, "")
+	}
+	answer, err := u.parser.call(&request{kind: askUnwind, flag: 1, files: []int{int(file.Fd())}})
+	if err != nil {
+		return nil, err
+	}
+	if id := answer.text; answer.ok && validBuildID(id) {
+		if t := u.find(id); t != nil {
+			return t, nil
+		}
+	}
+	t, err := u.ask(file, "")
+	if err == nil && t != nil {
+		u.keep(file, t)
+	}
+	return t, err
+}
+
+// validBuildID reports whether a string of the parser process is a build id, which is part of a file's name.
+func validBuildID(id string) bool {
+	return len(id) > 1 && len(id) <= 2*unwind.MaxBuildID && strings.Trim(id, "0123456789abcdef") == ""
+}
 
 // Stored reads the table of a build id, in hex, from a pack or from a file of a directory of tables; nil if the pack has
 // none.
@@ -73,6 +99,13 @@ func (u *Unwinder) ask(file *os.File, buildID string) (*unwind.Table, error) {
 
 // answerUnwind runs in the parser process.
 func (r *request) answerUnwind(in io.ReaderAt) *reply {
+	if r.flag == 1 {
+		f, err := elf.NewFile(in)
+		if err != nil {
+			return &reply{}
+		}
+		return &reply{ok: true, text: elffile.BuildID(f)}
+	}
 	t, err := r.unwindTable(in)
 	if err != nil {
 		return &reply{ok: true, text: plain(err)}

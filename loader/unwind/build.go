@@ -16,9 +16,14 @@ type parser struct {
 	mu sync.Mutex // held during Build
 }
 
-// NewBuilder returns a Builder with a process of its own. warn receives warnings to show.
-func NewBuilder(helper symbols.Helper, warn func(string)) Builder {
-	return &parser{Unwinder: symbols.NewUnwinder(helper, warn)}
+// NewBuilder returns a Builder with a process of its own, and a directory of tables (symbols.Unwinder.UseStore) unless
+// cache is empty. warn receives warnings to show.
+func NewBuilder(helper symbols.Helper, cache string, warn func(string)) (Builder, error) {
+	p := &parser{Unwinder: symbols.NewUnwinder(helper, warn)}
+	if cache == "" {
+		return p, nil
+	}
+	return p, p.UseStore(cache)
 }
 
 func (p *parser) Build(f *os.File) (*Table, error) {

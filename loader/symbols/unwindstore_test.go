@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package symbols
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"btc/internal/elffile"
+	"btc/internal/unwind"
+)
+
+// withStore returns an Unwinder that uses a directory.
+func withStore(t *testing.T, dir string) *Unwinder {
+	t.Helper()
+	safe := storeIsSafe
+	storeIsSafe = func(string) bool { return true }
+	defer func() { storeIsSafe = safe }()
+	u := NewUnwinder(Here, func(text string) { t.Error(text) })
+	if err := u.UseStore(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.Close)
+	return u
+}
+
+// TestUnwindStore checks that a table is read from the directory and from a pack in it, and that only files of root are
+// written into it.
+func TestUnwindStore(t *testing.T) {
+	library, ok := elffile.Library("libc.so.6")
+	if !ok {
+		t.Skip("skipped: no C library")
+	}
+	dir := t.TempDir()
+	if err := NewUnwinder(Here, nil).UseStore(dir); err == nil {
+		t.Error("a directory below one that everybody may write was used")
+	}
+	made, err := withStore(t, dir).Table(open(t, library))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, unwind.CacheName(made.BuildID))
+	fi, err := os.Stat(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil && fi.Mode().Perm()&0o022 == 0 && os.Getuid() == 0 {
+		t.Errorf("the table was not written: %v", err)
+	}
+	// What is read is what the file or the pack has: here a table of one row.
+	short := *made
+	short.Rows = made.Rows[:1]
+	b, err := short.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pack bytes.Buffer
+	if err := unwind.WritePack(&pack, map[string][]byte{made.BuildID: b}); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{path: b, filepath.Join(dir, "host.unwind"): pack.Bytes()} {
+		os.Remove(path)
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := withStore(t, dir).Table(open(t, library)); err != nil || len(got.Rows) != 1 {
+			t.Errorf("%s: table of the file, error = %v", filepath.Base(name), err)
+		}
+		os.Remove(name)
+	}
+	// A damaged file is replaced by a table that is made.
+	if err := os.WriteFile(path, []byte("btcunwt1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := withStore(t, dir).Table(open(t, library)); err != nil || len(got.Rows) != len(made.Rows) {
+		t.Errorf("damaged file: error = %v", err)
+	}
+	// A file of another user may have the build id of a library.
+	os.Remove(path)
+	content, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := write(t, content)
+	if err := os.Chmod(copied, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withStore(t, dir).Table(open(t, copied)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the table of a file that everybody may write was stored")
+	}
+	for _, id := range []string{"", "a", "../../etc/passwd", "ABCD", "0g"} {
+		if validBuildID(id) {
+			t.Errorf("%q is a build id", id)
+		}
+	}
+}
