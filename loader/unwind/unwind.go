@@ -274,14 +274,18 @@ func (u *Unwinder) Close() {
 	unix.Close(u.event)
 }
 
-// burst is the shortest time between two readings of the kernel's buffers: what several processes do in it costs one
-// wake-up.
-const burst = time.Millisecond
+// A process is to be known before its first stack, so the kernel's records are read as they come; where they come
+// without an end, in groups: after maxTurns readings within turnTime the loop rests for the remainder of that time.
+const (
+	turnTime = 10 * time.Millisecond
+	maxTurns = 40
+)
 
 func (u *Unwinder) loop() {
 	var events [8]unix.EpollEvent // readiness of others ends the next wait
 	var drain [8]byte
 	preparing := true
+	turns, since := 0, time.Now()
 	for {
 		n, err := unix.EpollWait(u.epoll, events[:], u.timeout(time.Now()))
 		if err != nil && err != unix.EINTR {
@@ -331,8 +335,11 @@ func (u *Unwinder) loop() {
 			preparing = false
 			close(u.prepared)
 		}
-		if len(records) > 0 {
-			time.Sleep(burst)
+		if now.Sub(since) >= turnTime {
+			turns, since = 0, now
+		}
+		if turns++; turns >= maxTurns && len(records) > 0 {
+			time.Sleep(turnTime - now.Sub(since))
 		}
 	}
 }

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stacks compares user stacks that programs in the kernel unwind by tables with those that gdb finds: a probe prints
+// a stack and stops the thread before its next instruction.
+package stacks
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"btc/tests/tier"
+)
+
+var bin string // directory of btc and btrun
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "stacks")
+	if err != nil {
+		panic(err)
+	}
+	cmd := exec.Command("go", "build", "-o", dir+"/", "btc/cmd/btc", "btc/cmd/btrun")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		os.Exit(1)
+	}
+	bin = dir
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// need skips the test if a program or the permission to trace is missing.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skip("skipped: ", err)
+		}
+	}
+}
+
+const chain = `
+#include <sys/syscall.h>
+#include <unistd.h>
+volatile long sink;
+#define F(name, next, words) __attribute__((noipa)) long name(long n) { long a[words]; for (int i = 0; i < words; i++) a[i] = sink + n; return next(n + 1) + a[sink & 3]; }
+__attribute__((noipa)) long leaf(long n) { for (int i = 0; i < 20000; i++) sink += n; return syscall(SYS_getppid); }
+F(f7, leaf, 4) F(f6, f7, 40) F(f5, f6, 9) F(f4, f5, 5) F(f3, f4, 70) F(f2, f3, 8) F(f1, f2, 300)
+int main(void) { for (;;) f1(1); }
+`
+
+// compileC compiles the program without frame pointers.
+func compileC(t testing.TB) string {
+	t.Helper()
+	need(t, "gcc")
+	dir := t.TempDir()
+	src, exe := filepath.Join(dir, "chain.c"), filepath.Join(dir, "chain")
+	if err := os.WriteFile(src, []byte(chain), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O2", "-fomit-frame-pointer", "-o", exe, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}
+
+// programs are programs that compute, and call getppid now and then.
+var programs = []struct {
+	name    string
+	command []string // nil: the C program
+	entry   string   // a function that is called often
+}{
+	{"C", nil, "leaf"},
+	{"bash", []string{"/bin/bash", "-c", `f() { for ((i = 0; i < 200; i++)); do :; done; : $(</dev/null); }; g() { f; eval f; }; while :; do g; done`}, "execute_command_internal"},
+	{"python3", []string{"/usr/bin/python3", "-c", `import os
+def f(n):
+    if n: return f(n - 1)
+    return sorted(range(300), key=lambda x: -x) and os.getppid()
+while True: f(5)`}, "libc:getppid"},
+	{"perl", []string{"/usr/bin/perl", "-e", `sub f { my $n = shift; return $n ? f($n - 1) : join(",", sort { $b <=> $a } 1..300) . getppid() } f(5) while 1`}, "libc:getppid"},
+}
+
+// start runs a program until the test ends.
+func start(t testing.TB, command []string) int {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGCONT)
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// trace runs a script; its output goes to lines. end interrupts it and returns the messages on standard error.
+func trace(t testing.TB, script string, options ...string) (lines *bufio.Reader, interrupt func(), end func() string) {
+	t.Helper()
+	object := filepath.Join(t.TempDir(), "x.o")
+	script = "config = { unstable_dw_ustack = enable }\n" + script
+	if out, err := exec.Command(filepath.Join(bin, "btc"), "compile", "-e", script, "-o", object).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "btrun"), append(options, "-B", "line", object)...)
+	var messages bytes.Buffer
+	cmd.Stderr = &messages
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = bufio.NewReader(out)
+	done := false
+	interrupt = func() { cmd.Process.Signal(syscall.SIGINT) }
+	end = func() string {
+		if !done {
+			done = true
+			interrupt()
+			io.Copy(io.Discard, lines)
+			cmd.Wait()
+			cancel()
+		}
+		return messages.String()
+	}
+	t.Cleanup(func() {
+		if text := end(); t.Failed() {
+			t.Logf("messages:\n%s", text)
+		}
+	})
+	return lines, interrupt, end
+}
+
+// next returns the next stack that the script prints between lines "stack" and "end"; nil at the end of the output.
+func next(lines *bufio.Reader) (frames []uint64) {
+	inside := false
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return nil
+		}
+		switch line = strings.TrimSpace(line); {
+		case line == "stack":
+			inside, frames = true, []uint64{}
+		case line == "end" && inside:
+			return frames
+		case inside && line != "":
+			addr, err := strconv.ParseUint(strings.TrimPrefix(line, "0x"), 16, 64)
+			if err == nil {
+				frames = append(frames, addr)
+			}
+		}
+	}
+}
+
+// awaitStop waits until a process is stopped.
+func awaitStop(t testing.TB, pid int) {
+	t.Helper()
+	for range 5000 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b[bytes.LastIndexByte(b, ')'):], []byte(") T ")) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the process does not stop")
+}
+
+var gdbFrame = regexp.MustCompile(`(?m)^#(\d+) +(?:(0x[0-9a-f]+) in )?(\S+)`)
+
+// truth returns the stack of a stopped process by gdb, without inlined functions, which have no address there. The first
+// address is 0 if it begins a line.
+func truth(t testing.TB, pid int) (frames []uint64) {
+	t.Helper()
+	out, err := exec.Command("gdb", "-q", "-nx", "-batch", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off",
+		"-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on",
+		"-p", strconv.Itoa(pid), "-ex", "bt").CombinedOutput()
+	if err != nil {
+		t.Skipf("skipped: gdb: %v\n%s", err, out)
+	}
+	for _, m := range gdbFrame.FindAllSubmatch(out, -1) {
+		addr, _ := strconv.ParseUint(string(bytes.TrimPrefix(m[2], []byte("0x"))), 16, 64)
+		if addr != 0 || len(frames) == 0 {
+			frames = append(frames, addr)
+		}
+	}
+	return frames
+}
+
+// samples is how many stacks of each program and probe are compared: gdb takes about a second for each.
+func samples() int {
+	if tier.Real.Runs() {
+		return 12
+	}
+	return 3
+}
+
+// TestAgainstGDB compares stacks of programs without frame pointers. The first frame is not compared: an instruction of
+// a uprobe may have been executed when the process stops.
+func TestAgainstGDB(t *testing.T) {
+	need(t, "gdb")
+	all, whole, samples := 0, 0, samples()
+	for _, p := range programs {
+		for _, kind := range []string{"profile", "tracepoint", "uprobe"} {
+			t.Run(p.name+"/"+kind, func(t *testing.T) {
+				command := p.command
+				if command == nil {
+					command = []string{compileC(t)}
+				} else {
+					tier.Real.Need(t, "stacks of "+p.name)
+				}
+				need(t, command[0])
+				pid := start(t, command)
+				time.Sleep(200 * time.Millisecond) // it has loaded its libraries
+				probe := "profile:hz:49"
+				switch {
+				case kind == "tracepoint" && p.name == "bash":
+					probe = "tracepoint:syscalls:sys_enter_openat"
+				case kind == "tracepoint":
+					probe = "tracepoint:syscalls:sys_enter_getppid"
+				case kind == "uprobe" && strings.Contains(p.entry, ":"):
+					probe = "uprobe:" + p.entry
+				case kind == "uprobe":
+					probe = "uprobe:" + command[0] + ":" + p.entry
+				}
+				lines, _, end := trace(t, probe+` /pid == `+strconv.Itoa(pid)+`/ { printf("stack\n%s\nend\n", dw_ustack(raw)); signal("SIGSTOP"); }`, "--unsafe", "-p", strconv.Itoa(pid))
+				good := 0
+				for range samples {
+					got := next(lines)
+					if got == nil {
+						t.Fatalf("the run ended: %s", end())
+					}
+					awaitStop(t, pid)
+					want := truth(t, pid)
+					if len(want) < 2 {
+						t.Fatalf("gdb finds %d frames", len(want))
+					}
+					switch {
+					case len(got) == len(want) && slices.Equal(got[1:], want[1:]):
+						good++
+					case len(got) > len(want) || len(got) > 1 && !slices.Equal(got[1:], want[1:len(got)]):
+						t.Errorf("wrong frames: %x\ngdb: %x", got, want)
+					default:
+						t.Logf("cut after %d of %d frames: %x\ngdb: %x", len(got), len(want), got, want)
+					}
+					syscall.Kill(pid, syscall.SIGCONT)
+				}
+				all, whole = all+samples, whole+good
+				if good*100 < samples*85 {
+					t.Errorf("%d of %d stacks are whole: %s", good, samples, end())
+				}
+			})
+		}
+	}
+	t.Logf("%d of %d stacks are whole and equal", whole, all)
+	if whole*100 < all*95 {
+		t.Errorf("fewer than 95 %% are whole")
+	}
+}
+
+// TestNewProcesses checks stacks of processes that start, fork, execute programs and load libraries while the run goes on:
+// what is cut is counted, and nothing is a frame that is not there.
+func TestNewProcesses(t *testing.T) {
+	exe := compileOnce(t)
+	lines, interrupt, end := trace(t, `uprobe:`+exe+`:leaf { printf("stack\n%s\nend\n", dw_ustack()); } interval:ms:50 { if (@ready == 0) { printf("ready\n"); @ready = 1; } }`)
+	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q, %v: %s", line, err, end())
+	}
+	const runs = 100
+	go func() {
+		for range runs {
+			exec.Command("/bin/sh", "-c", exe+"; :").Run()
+		}
+		time.Sleep(300 * time.Millisecond)
+		interrupt()
+	}()
+	want := []string{"leaf", "f3", "f2", "f1", "main"}
+	all, whole := 0, 0
+	for chain := range names(lines) {
+		all++
+		n := min(len(chain), len(want))
+		if n == 0 || !slices.Equal(chain[:n], want[:n]) {
+			t.Errorf("wrong frames: %q", chain)
+		}
+		if n == len(want) && chain[len(chain)-1] == "_start" {
+			whole++
+		}
+	}
+	text := end()
+	t.Logf("%d of %d stacks are whole: %s", whole, all, text)
+	if all != runs || whole == 0 { // how many depends on when btrun gets a CPU: on a quiet machine, nearly all
+		t.Errorf("%d stacks of %d processes, %d whole", all, runs, whole)
+	}
+	if whole < all && !strings.Contains(text, fmt.Sprintf("%d of %d user stacks are cut short", all-whole, all)) {
+		t.Errorf("%d stacks are cut, but the messages are: %s", all-whole, text)
+	}
+}
+
+// compileOnce compiles a program that calls a function and ends.
+func compileOnce(t testing.TB) string {
+	need(t, "gcc")
+	dir := t.TempDir()
+	src, exe := filepath.Join(dir, "once.c"), filepath.Join(dir, "once")
+	text := `#include <unistd.h>
+volatile long sink;
+#define F(name, next, words) __attribute__((noipa)) long name(long n) { long a[words]; for (int i = 0; i < words; i++) a[i] = sink + n; return next(n + 1) + a[sink & 3]; }
+__attribute__((noipa)) long leaf(long n) { return sink += n; }
+F(f3, leaf, 70) F(f2, f3, 8) F(f1, f2, 300)
+int main(void) { usleep(20000); return f1(0) == 7; }
+`
+	if err := os.WriteFile(src, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O2", "-fomit-frame-pointer", "-o", exe, src).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}
+
+// names yields the functions of each stack.
+func names(lines *bufio.Reader) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		inside, chain := false, []string(nil)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			switch line = strings.TrimSpace(line); {
+			case line == "stack":
+				inside, chain = true, nil
+			case line == "end" && inside:
+				inside = false
+				if !yield(chain) {
+					return
+				}
+			case inside && line != "":
+				name, _, _ := strings.Cut(line, "+")
+				chain = append(chain, name)
+			}
+		}
+	}
+}
