@@ -22,6 +22,7 @@ import (
 	"btc/btrace"
 	"btc/fleet/replay"
 	"btc/loader/output"
+	"btc/tests/tier"
 )
 
 // flood is processes with a name of their own that write single bytes to /dev/null.
@@ -146,8 +147,15 @@ func sum(out, name string) (n int64) {
 
 // TestReloadCountsOnce replaces the object of a session again and again during a flood, and checks that each event is
 // counted by one of them: in maps that stay, and in others, which are reported each time.
-func TestReloadCountsOnce(t *testing.T) {
-	const rounds = 6
+func TestReloadCountsOnce(t *testing.T) { reloadInFlood(t, 6) }
+
+// TestReloadLong is the same for a longer time.
+func TestReloadLong(t *testing.T) {
+	tier.Real.Need(t, "replaces objects for minutes")
+	reloadInFlood(t, 60)
+}
+
+func reloadInFlood(t *testing.T, rounds int) {
 	f := newFlood(t)
 	kinds := map[string]string{
 		"tracepoint": `tracepoint:syscalls:sys_enter_write /comm == "NAME" && args.fd == 1/`,

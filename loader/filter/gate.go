@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -20,6 +22,8 @@ type Gate struct {
 	words *ebpf.Map
 	bytes *ebpf.Memory
 	cpus  int
+	// preemptible: a task can be interrupted between two programs of a tracepoint of system calls.
+	preemptible bool
 	// The attach points of the object that counts; of the one that Of was called for last; and, since Switch, of the one
 	// that counted before.
 	now, next, before map[string]gateSlot
@@ -29,11 +33,14 @@ type Gate struct {
 type gateSlot struct {
 	slot      int
 	unordered bool // the order of its programs is not known
+	tasks     bool // tasksOldFirst
 }
 
-// NewGate creates the map, open for generation 0, on a host with this many possible CPUs.
-func NewGate(cpus int) (*Gate, error) {
-	g := &Gate{cpus: cpus}
+// NewGate creates the map, open for generation 0, on a host with this many possible CPUs. preemptible says that a task can be
+// interrupted between two programs of a tracepoint of system calls: they are preemptible since Linux 6.13, and only each program
+// is not (__BPF_DECLARE_TRACE_SYSCALL of include/trace/bpf_probe.h).
+func NewGate(cpus int, preemptible bool) (*Gate, error) {
+	g := &Gate{cpus: cpus, preemptible: preemptible}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "btc_gate", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(rewrite.GateLine * (1 + rewrite.GateTasks + cpus)), MaxEntries: 1,
 		Flags: unix.BPF_F_MMAPABLE,
@@ -64,6 +71,9 @@ func (g *Gate) Of(m *manifest.Manifest, generation byte) map[string]rewrite.Gate
 		seen[key]++
 		key += " " + strconv.Itoa(seen[key])
 		order := orderOf(p.Kind)
+		if order == oldFirst && g.preemptible && ofSystemCalls(p) {
+			order = tasksOldFirst
+		}
 		gate := rewrite.Gate{Map: g.words.FD(), CPUs: g.cpus, Generation: generation, Direct: order == apart}
 		if gate.Direct {
 			all[p.Name] = gate
@@ -71,13 +81,13 @@ func (g *Gate) Of(m *manifest.Manifest, generation byte) map[string]rewrite.Gate
 		}
 		s, ok := g.now[key]
 		if !ok {
-			if s = (gateSlot{slices.Index(used[:], false), order == unknown}); s.slot < 0 {
+			if s = (gateSlot{slices.Index(used[:], false), order == unknown, order == tasksOldFirst}); s.slot < 0 {
 				s.slot = len(g.next) % rewrite.GateLine
 			}
 			used[s.slot] = true
 		}
 		g.next[key] = s
-		gate.Slot, gate.NewFirst, gate.ByTask = s.slot, order == tasksNewFirst, order == tasksNewFirst
+		gate.Slot, gate.NewFirst, gate.ByTask = s.slot, order == tasksNewFirst, order == tasksNewFirst || s.tasks
 		all[p.Name] = gate
 	}
 	if g.now == nil {
@@ -92,7 +102,8 @@ type order int
 const (
 	unknown       order = iota
 	oldFirst            // in which they were attached
-	tasksNewFirst       // the opposite one, in a task that can be interrupted in between
+	tasksOldFirst       // the same, in a task that can be interrupted in between
+	tasksNewFirst       // the opposite one, also in such a task
 	apart               // each has its own events
 )
 
@@ -112,6 +123,12 @@ func orderOf(kind string) order {
 	return unknown
 }
 
+// ofSystemCalls reports whether a tracepoint or raw tracepoint is one of system calls.
+func ofSystemCalls(p *manifest.Program) bool {
+	text := p.Attach.Attaches(p.Kind)
+	return strings.Contains(text, ":syscalls:") || strings.HasSuffix(text, ":sys_enter") || strings.HasSuffix(text, ":sys_exit")
+}
+
 // Switch makes another generation count, from one event to the next: one byte changes.
 func (g *Gate) Switch(to byte) error {
 	g.before, g.now = g.now, g.next
@@ -119,8 +136,11 @@ func (g *Gate) Switch(to byte) error {
 	return err
 }
 
-// Settle sets the copies of all CPUs. It must be called when no event of before the switch is being handled any more. It
-// returns how many events may have been counted by neither generation, because the order of their programs is not known.
+// interrupted is how long a task may be interrupted between two programs of an event. RCU does not wait for these.
+const interrupted = 50 * time.Millisecond
+
+// Settle sets the copies of all CPUs, and of tasks where the old program runs first: without it, nothing would set them. It must
+// be called when no event of before the switch is being handled any more. It returns how many events may have been counted by neither generation, because the order of their programs is not known.
 func (g *Gate) Settle(to byte) (missed int) {
 	const first = rewrite.GateLine * (1 + rewrite.GateTasks)
 	var unordered [rewrite.GateLine]bool
@@ -137,6 +157,19 @@ func (g *Gate) Settle(to byte) (missed int) {
 		}
 	}
 	g.fill(to, first, g.cpus)
+	waited := false
+	for _, s := range g.now {
+		if !s.tasks {
+			continue
+		}
+		if !waited {
+			time.Sleep(interrupted)
+			waited = true
+		}
+		for task := range rewrite.GateTasks {
+			g.bytes.WriteAt([]byte{to}, int64(rewrite.GateLine*(1+task)+s.slot))
+		}
+	}
 	return missed
 }
 

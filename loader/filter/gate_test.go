@@ -21,7 +21,7 @@ const gateCPUs = 3
 // openGate returns a gate that generation 0 has passed.
 func openGate(t *testing.T) *Gate {
 	t.Helper()
-	g, err := NewGate(gateCPUs)
+	g, err := NewGate(gateCPUs, true)
 	if errors.Is(err, os.ErrPermission) {
 		t.Skip("skipped: not root: bpf(2) is not allowed")
 	}
@@ -68,6 +68,33 @@ func TestGateSlots(t *testing.T) {
 		}
 		g.Settle(byte(i + 1))
 		now = next
+	}
+}
+
+// TestGateOfSystemCalls checks that tracepoints of system calls, between whose programs a task can be interrupted, have copies by
+// task, which are set after the switch, and those of uprobes are not.
+func TestGateOfSystemCalls(t *testing.T) {
+	g := openGate(t)
+	object := func() *manifest.Manifest {
+		m := probes(probe.RawTracepoint, "sys_enter", "sched_switch")
+		m.Programs = append(m.Programs, probes(probe.Uprobe, "f").Programs...)
+		p := manifest.Program{Name: "write", Kind: probe.Tracepoint}
+		p.Attach.Substitute = []string{"syscalls", "sys_enter_write"}
+		m.Programs = append(m.Programs, p)
+		return m
+	}
+	g.Of(object(), 0)
+	gates := g.Of(object(), 1)
+	if err := g.Switch(1); err != nil {
+		t.Fatal(err)
+	}
+	g.Settle(1)
+	for name, want := range map[string][2]bool{"sys_enter": {true, true}, "sched_switch": {false, false}, "write": {true, true}, "f": {true, false}} {
+		var b [1]byte
+		g.bytes.ReadAt(b[:], int64(rewrite.GateLine*rewrite.GateTasks+gates[name].Slot))
+		if got := [2]bool{gates[name].ByTask, b[0] == 1}; got != want || gates[name].NewFirst != (name == "f") {
+			t.Errorf("%s: by task, set after the switch: %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -5,11 +5,14 @@ package run
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/filter"
@@ -37,12 +40,22 @@ type generation struct {
 }
 
 // openGate creates the gate of the first session.
+// preemptible reports whether tasks can be interrupted in tracepoints of system calls (filter.NewGate).
+func preemptible() bool {
+	release, _ := kernelfs.Release()
+	first, rest, _ := strings.Cut(release, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, err := strconv.Atoi(first)
+	minor, _ := strconv.Atoi(second)
+	return err != nil || major > 6 || major == 6 && minor >= 13
+}
+
 func openGate(s *session) (err error) {
 	if !s.opts.Reload {
 		return nil
 	}
 	if s.handOver, s.begun = make(chan func()), make(chan struct{}); s.gate == nil {
-		s.gate, err = filter.NewGate(s.host.Possible)
+		s.gate, err = filter.NewGate(s.host.Possible, preemptible())
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func info() {
 		is   bool
 	}{
 		{"Loop support", true}, {"loop", true}, {"probe_read_kernel", true}, {"send_signal", true},
-		{"libdw (DWARF support)", true}, {"bcc library path resolution", true}, {"dwunwind (DWARF stack unwinding)", false},
+		{"libdw (DWARF support)", true}, {"bcc library path resolution", true}, {"dwunwind (DWARF stack unwinding)", true},
 		{"blazesym (advanced symbolization)", false}, {"get_func_ip", true}, {"get_tai_ns", true}, {"get_ktime_ns", true},
 		{"lookup_percpu_elem", true}, {"jiffies64", true}, {"skboutput", true},
 		{"btf", btf}, {"fentry", btf}, {"dpath", btf}, {"iter", btf},
