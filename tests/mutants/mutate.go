@@ -73,8 +73,8 @@ var numbers = []int64{0, 1, -1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 2
 // patterns.
 var words = append(strings.Fields(`kprobe kretprobe uprobe uretprobe usdt tracepoint rawtracepoint fentry fexit profile interval software hardware watchpoint
 	iter begin end self test bench plain count sum avg min max stats hist lhist tseries stack intern array percpu_array hash percpu_hash lru_hash
-	lru_percpu_hash ringbuf perf_event_array int bool ptr enum string buffer tuple record kstack ustack ksym usym inet mac timestamp probe username
-	cgroup_path none printf print print_map clear zero exit time join cat system error helper_error proc unwatch skboutput errorf warnf events map
+	lru_percpu_hash ringbuf perf_event_array array_of_maps int bool ptr enum string buffer tuple record kstack ustack ksym usym inet mac timestamp probe username
+	cgroup_path none printf print print_map clear zero exit time join cat system error helper_error proc unwind unwatch skboutput errorf warnf events map
 	scratch unused hz us ms s .bss .rodata .data @ @x events lost gen signed
 	unsigned ignore warn task task_file /dev/* /*/*/*/* * ? [ {} ../.. / . %s %d %4096s %-65535d %*d %n %c%c%c%r %Y%Y%Y cpp rw x`), hostValues()...)
 
