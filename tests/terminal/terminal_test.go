@@ -129,7 +129,7 @@ interval:ms:310 { errorf("a message\n"); }
 end { printf("the last line\n"); }
 `)
 	w.types("btc run --no-warnings --top 2 --every 100ms live.bt")
-	view := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d   every 100ms, Ctrl-C ends\n@busy\[\d\]: \d+\n@busy\[\d\]: \d+\n\n*@n: \d+\n`)
+	view := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d   every 100ms, Ctrl-C ends\n@busy\[\d\]: \d+[ ▁-█]*\n@busy\[\d\]: \d+[ ▁-█]*\n\n*@n: \d+[ ▁-█]*\n`)
 	seen := false
 	for end := time.Now().Add(2 * time.Minute); !seen && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		seen = view.MatchString(w.screen())
