@@ -33,7 +33,7 @@ func unwindPackCommand() *command {
 	return &command{
 		name: "pack", operands: "DIR|FILE ...", summary: "write a pack of the unwind tables of programs and libraries",
 		about: "A pack has the tables that btrun otherwise makes from the files of a host while it traces, by build id. Of a directory, " +
-			"all programs and libraries below it are packed; what is not one, or has no build id, is left out. Symbolic links are not followed.",
+			"all programs and libraries below it are packed; what is not one, or has no build id, is left out. Symbolic links below it are not followed.",
 		status: "0 if all files are in the pack, 2 if some files given by name are not, 1 if the pack is not written or the command line is wrong.",
 		options: option.Table{
 			{Name: "output", Short: "o", Value: "FILE", To: &output, Help: "the pack to write (required)"},
@@ -68,7 +68,11 @@ func unwindPackCommand() *command {
 			if p.err != nil {
 				return fail("%s", diag.Printable(p.err.Error()))
 			}
-			fmt.Printf("%s: tables of %d files, %.1f MB\n", output, len(p.tables), float64(b.Len())/1e6)
+			files := "files"
+			if len(p.tables) == 1 {
+				files = "file"
+			}
+			fmt.Printf("%s: tables of %d %s, %.1f MB\n", output, len(p.tables), files, float64(b.Len())/1e6)
 			if len(bad) > 0 {
 				return 2
 			}
@@ -120,6 +124,9 @@ func (p *packing) add(names []string) (bad []error) {
 		case !fi.IsDir():
 			jobs <- job{name, true}
 		default:
+			if dir, err := filepath.EvalSymlinks(name); err == nil { // such as /lib
+				name = dir
+			}
 			filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.Type().IsRegular() {
 					jobs <- job{path, false}

@@ -37,6 +37,9 @@ func TestUnwindPack(t *testing.T) {
 	if err := os.Symlink(library, filepath.Join(dir, "in", "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("in", filepath.Join(dir, "to")); err != nil {
+		t.Fatal(err)
+	}
 	out := filepath.Join(dir, "x.unwind")
 	for _, c := range []struct {
 		args   []string
@@ -48,6 +51,7 @@ func TestUnwindPack(t *testing.T) {
 		{[]string{"unwind", "pack", filepath.Join(dir, "none"), library, "-o", out}, 2},
 		{[]string{"unwind", "pack", filepath.Join(dir, "in", "text"), library, "-o", out}, 2},
 		{[]string{"unwind", "pack", filepath.Join(dir, "in"), "-o", out}, 0},
+		{[]string{"unwind", "pack", filepath.Join(dir, "to"), "-o", out}, 0}, // as /lib is a link to usr/lib
 	} {
 		if got := execute(rootCommand(), c.args); got != c.status {
 			t.Errorf("btc %v: status %d, want %d", c.args, got, c.status)
