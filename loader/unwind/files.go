@@ -23,7 +23,6 @@ type files struct {
 	known    map[identity]*file
 	made     map[opened]*built
 	contents map[[32]byte]*content
-	clock    uint64
 	bytes    int      // of all contents
 	numbers  []number // free numbers of tables, oldest first
 	next     uint32   // the first number that was never used

@@ -83,7 +83,6 @@ type Track struct {
 	slices []span
 	floor  int64
 	lane   *Track // for a slice that overlaps others and is not inside of one
-	lanes  int
 	like   Description
 }
 

@@ -48,15 +48,14 @@ const (
 
 // machine executes instructions.
 type machine struct {
-	s             *section
-	c             *common
-	cpu           *cpu
-	st            state
-	first         *state // what DW_CFA_restore returns to
-	stack         []state
-	emit          func(advance uint64, st *state) bool
-	advance       uint64
-	argumentsSize uint64
+	s       *section
+	c       *common
+	cpu     *cpu
+	st      state
+	first   *state // what DW_CFA_restore returns to
+	stack   []state
+	emit    func(advance uint64, st *state) bool
+	advance uint64
 }
 
 // run calls emit with the states of an entry, each with the distance from the entry's first address at which it begins,
