@@ -43,6 +43,8 @@ const (
 	// helper takes at least, with its arguments.
 	verified = 1_000_000
 	perCall  = 3
+	// maxSearched bounds the calls of a function for which the length of a loop is computed; others count as one instruction.
+	maxSearched = 64
 	// maxStraight bounds the cost of code that takes nothing from the budget, about 2 s.
 	maxStraight = 6_000_000_000
 	// straightCode is the cost up to which code without jumps back is not analyzed.
@@ -251,7 +253,8 @@ type loopFunc struct {
 	line    *btf.Line
 	counted bool // not all its calls have a small bound
 
-	global bool // the verifier walks it once for all its calls
+	global   bool // the verifier walks it once for all its calls
+	searched int  // calls for which cycle was computed, at most maxSearched
 
 	active, done bool
 	cost         int64
@@ -411,13 +414,20 @@ func (p *loopProgram) costOf(f *loopFunc) (int64, error) {
 			return 0, err
 		}
 	}
+	often := int64(0)                       // all calls of global functions in loops in place
 	f.cost = f.longest(costs, func(i int) { // in a loop in place
 		f.proved = false
 		for _, g := range calls[i] {
 			p.countAll(g)
 		}
-		f.inLoop, most[i] = max(f.inLoop, p.looped(f, i)), 0
+		most[i] = 0
+		if n := p.looped(f, i); f.insns[i].IsFunctionCall() && p.funcs[f.insns[i].Reference()].global {
+			often = min(often+n, maxCost) // an iteration may make all of them
+		} else {
+			f.inLoop = max(f.inLoop, n)
+		}
 	})
+	f.inLoop = min(f.inLoop+often, maxCost)
 	f.most = f.longest(most, func(int) {})
 	if f.global {
 		if len(f.sites) > 0 {
@@ -444,7 +454,11 @@ func (p *loopProgram) looped(f *loopFunc, i int) int64 {
 	case ins.IsFunctionCall():
 		g := p.funcs[ins.Reference()]
 		if g.global { // an iteration has at least the instructions of the shortest cycle
-			return min(g.most, maxCost)/int64(max(f.cycle(i)/perCall, 1)) + 1
+			length := 1
+			if f.searched++; f.searched <= maxSearched {
+				length = max(f.cycle(i), 1)
+			}
+			return min(g.most, maxCost)*perCall/int64(length) + 1
 		}
 		if g.looped == 0 {
 			g.looped = 1
