@@ -83,7 +83,9 @@ func (s *schedule) take(now time.Time) *process {
 
 // Limits of what is kept.
 const (
-	maxTotal = 1 << 17 // mappings of all processes
+	// maxTotal bounds the mappings of all processes. It is less than there are ranges (Maps.MaxRanges, 1<<16), because those
+	// that were replaced are not usable for reuseAfter.
+	maxTotal = 48 << 10
 	// rangesRate is how many ranges of one process are written in a second: those that they replace are not usable for
 	// reuseAfter.
 	rangesRate = 4096
@@ -228,7 +230,11 @@ func (k *keeper) read(p *process) bool {
 	}
 	k.own(p)
 	files := fileList(all)
-	k.setMaps(p.space, normalize(all))
+	all = normalize(all)
+	if misleads(p.maps, all) {
+		k.hide(p.space)
+	}
+	k.setMaps(p.space, all)
 	for _, f := range files { // those of mappings that were dropped
 		k.sweepFile(f)
 	}
@@ -333,8 +339,8 @@ func (k *keeper) executed(tgid uint32) {
 		p.owner = o
 	}
 	p.again = time.Time{}
-	k.enter(p, &space{})
 	k.unpublish(p) // until its first mapping, which follows
+	k.enter(p, &space{})
 	k.limit()
 }
 
@@ -349,8 +355,15 @@ func (k *keeper) mapped(tgid uint32, r *region) {
 	if p.named {
 		k.want(m.file, tgid)
 	}
-	if i, j, by := replace(p.maps, m); len(p.maps)+len(by)-(j-i) <= maxMappings {
+	i, j, by := replace(p.maps, m)
+	if len(p.maps)+len(by)-(j-i) > maxMappings { // no room for it, but what it replaces is gone
+		by = slices.DeleteFunc(slices.Clone(p.maps[i:j]), func(o mapping) bool { return o.start < m.end && m.start < o.end })
+	}
+	if len(by) > 0 || i < j {
 		old := slices.Clone(p.maps[i:j])
+		if misleads(old, by) {
+			k.hide(p.space)
+		}
 		for n := range by {
 			by[n].file.hold()
 		}
@@ -600,7 +613,7 @@ func (k *keeper) publish(s *space, now time.Time) {
 			k.unpublish(p)
 		}
 	}
-	k.ranges.release(old, now)
+	k.ranges.release(old, time.Now()) // programs may have read where it is until just now
 	s.next = now.Add(time.Duration(len(spans)) * time.Second / rangesRate)
 	if !ok { // others release theirs
 		s.next = now.Add(reuseAfter)
@@ -625,11 +638,46 @@ func onlyFrames(all []mapping) bool {
 	return files
 }
 
+// misleads reports whether the ranges of old mappings are wrong where those that replace them are: programs would take
+// what is there now for what was there. Both are ascending.
+func misleads(old, now []mapping) bool {
+	for i := range old {
+		a := spanOf(&old[i])
+		if a.Table == 0 && a.Flags != rangeFrames { // stacks are cut there
+			continue
+		}
+		at := a.Start
+		for ; len(now) > 0 && now[0].end <= at; now = now[1:] {
+		}
+		for n := 0; at < a.End; n++ {
+			if n == len(now) || now[n].start > at {
+				return true
+			}
+			b := spanOf(&now[n])
+			if a.Table != b.Table || a.Flags != b.Flags || a.Bias != b.Bias {
+				return true
+			}
+			at = b.End
+		}
+	}
+	return false
+}
+
+// hide makes the processes of an address space unknown to programs until it is published, which may be later: see
+// space.next.
+func (k *keeper) hide(s *space) {
+	s.published = false
+	for _, p := range s.procs {
+		k.unpublish(p)
+	}
+}
+
 // point makes programs use the ranges of a process, and ask again for what is not there.
 func (k *keeper) point(p *process) {
 	err := k.maps.Procs.Put(p.tgid, uint64(p.piece.first)|uint64(p.piece.count)<<32)
 	if err != nil {
 		k.warn("WARNING: cannot write the map of processes: " + err.Error() + "; stacks are cut")
+		k.unpublish(p) // it may have ranges that are released
 		return
 	}
 	k.maps.Asked.Delete(askKey(p.tgid))

@@ -34,7 +34,8 @@ type world struct {
 	built  []string // contents of the files that the builder has read
 	cost   time.Duration
 	closed int
-	size   int // of tables, in chunks
+	size   int       // of tables, in chunks
+	gone   time.Time // when a process was last made unknown to programs
 }
 
 func newWorld(t *testing.T, opts Options) *world {
@@ -65,7 +66,11 @@ func (w tables) Put(key, value any) error {
 }
 func (w tables) Delete(key any) error    { delete(w.inner, key.(uint32)); return nil }
 func (w procs) Put(key, value any) error { w.procs[key.(uint32)] = value.(uint64); return nil }
-func (w procs) Delete(key any) error     { delete(w.procs, key.(uint32)); return nil }
+func (w procs) Delete(key any) error {
+	delete(w.procs, key.(uint32))
+	w.gone = time.Now()
+	return nil
+}
 func (w asked) Put(key, value any) error { panic("not used") }
 func (w asked) Delete(key any) error     { delete(w.asked, key.([2]uint32)); return nil }
 func (w spans) BatchUpdate(keys, values any, _ *ebpf.BatchOptions) (int, error) {
@@ -447,6 +452,120 @@ func TestManyProcesses(t *testing.T) {
 	if len(w.notes) == 0 {
 		t.Error("no warning")
 	}
+}
+
+// The ranges of many processes with many mappings: those that are kept have theirs.
+func TestManyRanges(t *testing.T) {
+	w := newWorld(t, Options{})
+	var lines []string
+	for i := range maxMappings - 1 {
+		lines = append(lines, fmt.Sprintf("%x-%x r-xp 00000000 00:00 0 ", 0x7f0010000000+i*0x2000, 0x7f0010001000+i*0x2000))
+	}
+	for tgid := uint32(1); tgid <= 30; tgid++ {
+		w.process(int(tgid), lines...)
+		w.ask(tgid, 0x7f0010000010)
+	}
+	w.sleep(10 * time.Second)
+	for tgid, p := range w.k.procs {
+		if !p.published {
+			t.Errorf("no ranges for process %d", tgid)
+		}
+	}
+	w.expect(30, 0x7f0010000010, "frames")
+}
+
+// The time for which ranges are not used again begins when programs do not find them any more, whatever was done since
+// the keeper's last look at the clock.
+func TestReleasedLate(t *testing.T) {
+	w := newWorld(t, Options{})
+	prog := w.write("prog", "elf prog")
+	w.process(7, "00401000-00403000 r-xp 00001000 "+prog)
+	w.ask(7, 0x401010)
+	last := func() time.Time { return w.k.ranges.freed[len(w.k.ranges.freed)-1].at }
+	begin := time.Now()
+	w.k.publish(w.k.procs[7].space, begin.Add(-reuseAfter))
+	if last().Before(begin) {
+		t.Error("replaced ranges may be used again too early")
+	}
+	w.k.executed(7)
+	if len(w.k.ranges.freed) == 0 || last().Before(w.gone) {
+		t.Error("ranges are released before the process is unknown to programs")
+	}
+}
+
+// Another mapping at the address of an old one: programs must not use what was there, although not all ranges are written
+// at once.
+func TestReplaced(t *testing.T) {
+	w := newWorld(t, Options{})
+	prog, lib, jit := w.write("prog", "elf prog"), w.write("lib", "elf lib"), "00:00 0 "
+	line := func(at, file string) string { return at + " r-xp 00001000 " + file }
+	before := []string{line("00401000-00403000", prog), line("00501000-00503000", lib), line("7f0000001000-7f0000003000", jit)}
+	for _, c := range []struct {
+		name, at, file string
+		hidden         bool
+	}{
+		{"another file", "00401000-00403000", lib, true},
+		{"another file in a part", "00402000-00403000", lib, true},
+		{"code without a file", "00401000-00403000", jit, true},
+		{"a file over code without one", "7f0000002000-7f0000004000", lib, true},
+		{"the same", "00401000-00403000", prog, false},
+		{"code without a file again", "7f0000002000-7f0000004000", jit, false},
+		{"a new address", "00601000-00603000", lib, false},
+	} {
+		for _, how := range []string{"record", "read"} {
+			w.process(7, before...)
+			w.ask(7, 0x401010)
+			w.ask(7, 0x501010)
+			w.sleep(time.Second)
+			p := w.k.procs[7]
+			w.expect(7, 0x401010, "elf prog+2010")
+			p.next = w.now.Add(time.Second)
+			r, _ := parseRegion([]byte(line(c.at, c.file)))
+			if how == "record" {
+				w.k.mapped(7, &r)
+			} else {
+				after := []string{line(c.at, c.file)}
+				for _, l := range before {
+					if o, _ := parseRegion([]byte(l)); o.end <= r.start || r.end <= o.start {
+						after = append(after, l)
+					} else if o.start < r.start {
+						after = append(after, line(fmt.Sprintf("%x-%x", o.start, r.start), l[strings.LastIndex(l, "00001000 ")+9:]))
+					}
+				}
+				w.process(7, after...)
+				w.k.read(p)
+			}
+			w.k.tick(w.now)
+			if _, known := w.procs[7]; known == c.hidden {
+				t.Errorf("%s, by a %s: known to programs: %t", c.name, how, known)
+			}
+			w.k.forked(8, 7)
+			if _, known := w.procs[8]; known == c.hidden {
+				t.Errorf("%s, by a %s: a child is known to programs: %t", c.name, how, known)
+			}
+			w.sleep(2 * time.Second)
+			if _, known := w.procs[7]; !known {
+				t.Errorf("%s, by a %s: not published", c.name, how)
+			}
+			w.k.forget(w.k.procs[8])
+			w.k.forget(p)
+		}
+	}
+
+	// Without room for a new mapping, the old one is gone all the same.
+	var lines []string
+	for i := range maxMappings {
+		lines = append(lines, fmt.Sprintf("%x-%x r-xp 00001000 %s", 0x401000+i*0x4000, 0x404000+i*0x4000, prog))
+	}
+	w.process(9, lines...)
+	w.ask(9, 0x401010)
+	w.sleep(2 * time.Second)
+	w.expect(9, 0x401010, "elf prog+2010")
+	r, _ := parseRegion([]byte(line("402000-403000", lib)))
+	w.k.mapped(9, &r)
+	w.sleep(2 * time.Second)
+	w.expect(9, 0x402010, "unknown code")
+	w.expect(9, 0x405010, "elf prog+2010")
 }
 
 // Lost records make all mappings be read again.

@@ -6,7 +6,8 @@
 // It takes what programs ask for (Ask), what the kernel reports of processes (PERF_RECORD_MMAP2, FORK, COMM and EXIT of
 // one perf event per CPU) and /proc, and fills the maps of the object. Files are opened here and parsed by a Builder,
 // in a process without privileges. A stack that a program walks before its process or a file is known is cut, and
-// counted: a program never has to wait, and what it finds is never of another process or file than its own.
+// counted: a program never has to wait. What it finds is of its own process and the files that this has mapped, but for
+// the short time until the kernel's record of an exec, or of another mapping at the same address, is read.
 //
 // What a process can make it do is bounded: the processes, mappings and bytes that are kept, the time for reading its
 // mappings, and the CPU time of the builder. Processes and files that do not fit are those whose stacks are cut.
