@@ -54,7 +54,7 @@ func (p *profiler) table() option.Table {
 	var table option.Table
 	for _, o := range p.btrun.Table() {
 		switch o.Name {
-		case "pid", "follow-forks", "cgroup", "container", "pod", "wait", "command", "max-memory", "budget":
+		case "pid", "follow-forks", "cgroup", "container", "pod", "wait", "command", "max-memory", "budget", "unwind", "unwind-cache":
 			set := o
 			o.Group = ""
 			o.To = func(value string) error {
@@ -97,9 +97,9 @@ const maxStacks = 65536
 
 // text returns the script.
 func (p *profiler) text() string {
-	head := fmt.Sprintf("config = { max_map_keys = %d; }\n\n", maxStacks)
+	head := fmt.Sprintf("config = { max_map_keys = %d; unstable_dw_ustack = enable; }\n\n", maxStacks)
 	if !p.offCPU {
-		return head + fmt.Sprintf("profile:hz:%d\n/tid != 0/\n{\n\t@samples[comm, ustack, kstack] = count();\n}\n", p.rate)
+		return head + fmt.Sprintf("profile:hz:%d\n/tid != 0/\n{\n\t@samples[comm, dw_ustack, kstack] = count();\n}\n", p.rate)
 	}
 	// The filter of btrun would drop the switches to a thread, in which another one is current: the script selects.
 	head += "// A thread leaves the CPU with its stacks, and the time until it runs again counts for them.\n"
@@ -128,7 +128,7 @@ func (p *profiler) text() string {
 {
 	if (` + which + `) {
 		@left[tid] = nsecs;
-		@where[tid] = (comm = comm, user = ustack, kernel = kstack);
+		@where[tid] = (comm = comm, user = dw_ustack, kernel = kstack);
 	}
 	$next = (uint32)args.next_pid;
 	$since = @left[$next];
