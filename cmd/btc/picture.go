@@ -26,8 +26,9 @@ const svg = "svg"
 // none.
 func profileForm(form, file string) string {
 	if form == "" {
-		for _, x := range []struct{ end, form string }{{".svg", svg}, {".pb.gz", "pprof"}, {".pprof", "pprof"}, {".folded", "folded"}} {
-			if strings.HasSuffix(file, x.end) {
+		name := strings.TrimSuffix(strings.TrimSuffix(file, ".gz"), ".zst")
+		for _, x := range []struct{ end, form string }{{".svg", svg}, {".pb", "pprof"}, {".pprof", "pprof"}, {".folded", "folded"}} {
+			if strings.HasSuffix(name, x.end) {
 				return x.form
 			}
 		}
@@ -39,7 +40,8 @@ func profileForm(form, file string) string {
 	return ""
 }
 
-// readProfile returns the profile of a recording: that of its last snapshot in the range of time.
+// readProfile returns the profile of a recording: that of its last snapshot in the range of time; with an error, that of the
+// last one before it, or nil.
 func readProfile(name string, in io.Reader, opts replay.Options) (*profile.Profile, error) {
 	var last *profile.Profile
 	opts.Out = io.Discard
@@ -49,7 +51,7 @@ func readProfile(name string, in io.Reader, opts replay.Options) (*profile.Profi
 	cut, err := replay.Run(name, in, opts)
 	switch {
 	case err != nil:
-		return nil, err
+		return last, err
 	case last == nil:
 		return nil, fmt.Errorf("%s: no snapshot of the map is in the recording", name)
 	case cut:
@@ -58,7 +60,8 @@ func readProfile(name string, in io.Reader, opts replay.Options) (*profile.Profi
 	return last, nil
 }
 
-// writeProfile writes a profile in a form to a file, or to standard output if file is "" or "-".
+// writeProfile writes a profile in a form to a file, compressed as its name says, or to standard output if file is "" or "-".
+// pprof is always compressed.
 func writeProfile(file, form string, p *profile.Profile) error {
 	var text bytes.Buffer
 	switch form {
@@ -69,9 +72,13 @@ func writeProfile(file, form string, p *profile.Profile) error {
 	case "pprof":
 		var plain bytes.Buffer
 		p.Pprof(func(b []byte) { plain.Write(b) })
-		compressed, err := pprof.ParseData(plain.Bytes())
-		if err == nil {
-			err = compressed.Write(&text)
+		x, err := pprof.ParseData(plain.Bytes())
+		switch {
+		case err != nil:
+		case strings.HasSuffix(file, ".zst"):
+			err = x.WriteUncompressed(&text)
+		default:
+			err = x.Write(&text)
 		}
 		if err != nil {
 			return err
@@ -88,7 +95,14 @@ func writeProfile(file, form string, p *profile.Profile) error {
 		_, err := os.Stdout.Write(text.Bytes())
 		return err
 	}
-	f, err := safefile.Create(file, os.O_TRUNC, 0o666)
+	create := createCompressed
+	if form == "pprof" && !strings.HasSuffix(file, ".zst") { // it is compressed already
+		create = func(name string) (*compressed, error) {
+			f, err := safefile.Create(name, os.O_TRUNC, 0o666)
+			return &compressed{Writer: f, close: []func() error{f.Close}}, err
+		}
+	}
+	f, err := create(file)
 	if err != nil {
 		return err
 	}

@@ -153,11 +153,14 @@ func isInput(name, file string) bool {
 
 // profile writes the profile of the last snapshot, or the end, of a recording.
 func (r *replayOptions) profile(name string, in io.Reader, form string) error {
-	p, err := readProfile(name, in, replay.Options{Map: r.mapName, From: r.from, To: r.to, Err: onTerminal(os.Stderr)})
-	if err != nil {
+	if r.from.Given {
+		return errors.New("--from: a profile (svg, folded, pprof) has what the map had at its end, whenever that was counted; --to selects an earlier end")
+	}
+	p, err := readProfile(name, in, replay.Options{Map: r.mapName, To: r.to, Err: onTerminal(os.Stderr)})
+	if p == nil {
 		return err
 	}
-	return writeProfile(r.file, form, p)
+	return errors.Join(writeProfile(r.file, form, p), err) // what precedes an error is shown
 }
 
 // recording is a file that may be compressed.

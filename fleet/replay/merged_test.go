@@ -55,6 +55,35 @@ func TestMerged(t *testing.T) {
 	}
 }
 
+// TestMergedSeries checks that the series of a map without keys replays: as btc merge prints it, with and without --by host.
+func TestMergedSeries(t *testing.T) {
+	const series = `{"name":"@t","symbol":"AT_t","shape":"tseries","type":"percpu_hash","key_size":8,"value_size":24,"max_entries":5,"key":{"kind":"tuple","size":8,"fields":[{"off":0,"layout":{"kind":"int","size":8}}]},"key_names":["interval"],"value":{"kind":"int","size":8,"signed":true},"value_off":0,"present":-1,"gens":1,"interval":1000000000,"intervals":5,"agg":"sum","pos":{"line":1,"col":1}},`
+	const values = `{"type": "map", "time": "2026-11-28T09:00:05Z", "name": "@t", "shape": "tseries", "object": "16", "host": "vm", "signed": true, "interval": 1000000000, "intervals": 5, "agg": "sum", "key_names": ["interval"], "last": "2026-11-28T09:00:05Z", "entries": [{"value": [{"start": "2026-11-28T09:00:04Z", "value": 4},{"start": "2026-11-28T09:00:05Z", "value": 10}]}]}` + "\n"
+	zone := time.Local // btc merge prints times in it
+	time.Local = time.FixedZone("CET", 3600)
+	defer func() { time.Local = zone }()
+	text := strings.Replace(small, `"maps":[`, `"maps":[`+series, 1)
+	text = strings.Replace(text, `{"type": "map"`, values+`{"type": "map"`, 1)
+	for _, byHost := range []bool{false, true} {
+		runs := &merge.Runs{ByHost: byHost}
+		for _, host := range []string{"h0", "h1"} {
+			if _, err := runs.Read("r", strings.NewReader(strings.ReplaceAll(text, `"host": "vm"`, `"host": "`+host+`"`))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Unix(1, 0)
+		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), "\n\n"
+		names, _ := runs.Names()
+		for _, name := range names {
+			recording += string(runs.AppendJSON(nil, name, at))
+			want += string(runs.AppendText(nil, name))
+		}
+		if out, cut, err := replayText(recording, Options{}); err != nil || cut || out != want {
+			t.Errorf("by host %v: %v, cut %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, cut, out, want, recording)
+		}
+	}
+}
+
 // TestMixedVersions checks that a report of runs of versions 1 and 2 replays, with the stacks of both as the same ones.
 func TestMixedVersions(t *testing.T) {
 	second := strings.ReplaceAll(small, `"key":{"kind":"int","size":8,"signed":true}`, `"key":{"kind":"kstack","size":8,"stack":"s","depth":2}`)

@@ -286,10 +286,11 @@ func addHost(m *manifest.Manifest) {
 			f.Off += maxHost
 			fields, size = append(fields, f), max(size, f.Off+f.Layout.Size)
 		}
-		if l := x.Key; !x.Scalar() && x.Shape == "tseries" {
-			l = &x.Key.Fields[0].Layout
-			slot := x.Key.Fields[len(x.Key.Fields)-1]
-			eachPart(l, add)
+		if l := x.Key; l != nil && x.Shape == "tseries" {
+			slot := l.Fields[len(l.Fields)-1]
+			if !x.Scalar() {
+				eachPart(&l.Fields[0].Layout, add)
+			}
 			key := manifest.Layout{Kind: "tuple", Size: size, Fields: fields}
 			slot.Off = size
 			x.Key = &manifest.Layout{Kind: "tuple", Size: size + slot.Layout.Size, Fields: []manifest.Field{{Layout: key}, slot}}

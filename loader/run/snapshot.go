@@ -86,6 +86,7 @@ func (s *session) snapshot(now time.Time) {
 		})
 		w.endDocument(false)
 	})
+	s.front.Out.Idle() // the printer shows them now: the next event may be long after
 }
 
 // documentInterval is the minimum time between two reports of documents that could not be written.
