@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,8 +100,9 @@ func byMagic(magic uint32, device bool) (string, use) {
 
 // mount is a mounted file system.
 type mount struct {
-	name string
-	use  use
+	name   string
+	use    use
+	nosuid bool
 }
 
 // mountTable is the mounts of a namespace, by mount ID. IDs are unique among all namespaces.
@@ -118,10 +120,10 @@ func parseMounts(text []byte) mountTable {
 		head, tail, _ := strings.Cut(string(line), " - ")
 		f := strings.Fields(head)
 		name, _, ok := strings.Cut(tail, " ")
-		if !ok || len(f) < 5 {
+		if !ok || len(f) < 6 {
 			continue
 		}
-		m := mount{name, useOf(name, !strings.HasPrefix(f[2], "0:"))}
+		m := mount{name, useOf(name, !strings.HasPrefix(f[2], "0:")), slices.Contains(strings.Split(f[5], ","), "nosuid")}
 		t.all[f[0]] = m
 		if m.use != served && name != "autofs" {
 			t.tops[f[4]] = true

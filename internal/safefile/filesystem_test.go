@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -66,10 +67,10 @@ func TestUses(t *testing.T) {
 
 func TestParseMounts(t *testing.T) {
 	const plain = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n" +
-		"40 36 0:12 / /sys/kernel/tracing rw - tracefs tracefs rw\n41 36 0:30 / /x - y\n1 2\n" +
+		"40 36 0:12 / /sys/kernel/tracing rw,nosuid,noexec - tracefs tracefs rw\n41 36 0:30 / /x rw - y\n1 2\n" +
 		"42 36 0:40 / /tmp rw - tmpfs a\\040b rw\n43 36 0:41 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n"
 	m := parseMounts([]byte(plain))
-	if m.all["36"] != (mount{"ext3", programs}) || m.all["40"] != (mount{"tracefs", refused}) || m.all["42"].use != programs || m.slow {
+	if m.all["36"] != (mount{"ext3", programs, false}) || m.all["40"] != (mount{"tracefs", refused, true}) || m.all["42"].use != programs || m.slow {
 		t.Errorf("mounts: %+v", m)
 	}
 	if !m.tops["/tmp"] || m.tops["/mnt3"] {
@@ -280,5 +281,57 @@ func TestTraceBufferIsKept(t *testing.T) {
 	}
 	if after := state(); after != before {
 		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+// TestOnOwnMount checks which files belong to root of this system if they belong to user 0.
+func TestOnOwnMount(t *testing.T) {
+	opened := func(root, path string) *os.File {
+		f, err := os.Open(root + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := os.NewFile(uintptr(fd), "file")
+	defer memory.Close()
+	if OnOwnMount(memory) || !InMemory(memory) {
+		t.Error("a file in memory is on a mount of this process")
+	}
+	if InMemory(opened("", exe)) {
+		t.Error("the test's program is a file in memory")
+	}
+	usual := mounted(t, "tmpfs", "none", "", 0)
+	safe := mounted(t, "tmpfs", "none", "", unix.MS_NOSUID)
+	for _, dir := range []string{usual, safe} {
+		if err := os.WriteFile(dir+"/file", nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := OnOwnMount(opened("", dir+"/file")); got != (dir == usual) {
+			t.Errorf("own mount %t, with nosuid %t", got, dir == safe)
+		}
+	}
+	// The same file, as a process of another mount namespace sees it.
+	cmd := exec.Command("/bin/sh", "-c", "echo; read x")
+	cmd.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: cannot make a mount namespace: ", err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	out.Read(make([]byte, 1))
+	if OnOwnMount(opened("/proc/"+strconv.Itoa(cmd.Process.Pid)+"/root", usual+"/file")) {
+		t.Error("a file of another mount namespace is on a mount of this process")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,20 @@ func PathOf(f *os.File) (string, error) {
 		return "", &os.PathError{Op: "resolve", Path: f.Name(), Err: os.ErrNotExist}
 	}
 	return path, nil
+}
+
+// OnOwnMount reports whether a file was opened on a mount of this process's mount namespace that gives set-user-ID programs
+// their effect: what belongs to root there, root of this system has made. Containers have mounts of their own, and users
+// mount nothing else (FUSE). It does not wait for the file system, as fstatfs(2) may.
+func OnOwnMount(f *os.File) bool {
+	m, ok := ownMounts().all[mountID(int(f.Fd()))]
+	return ok && !m.nosuid
+}
+
+// InMemory reports whether a file has no directory, as memfd_create(2) makes it: the copies that Open makes, for example.
+func InMemory(f *os.File) bool {
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	return err != nil || strings.HasPrefix(path, "/memfd:")
 }
 
 // OfRoot reports whether no user but root can change which file is at an absolute path without symbolic links, or its

@@ -52,14 +52,16 @@ func (u *Unwinder) Table(file *os.File) (*unwind.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id := answer.text; answer.ok && validBuildID(id) {
-		if t := u.find(id); t != nil {
-			return t, nil
-		}
+	id := answer.text
+	if !answer.ok || !validBuildID(id) {
+		return u.ask(file, "")
+	}
+	if t := u.find(id); t != nil {
+		return t, nil
 	}
 	t, err := u.ask(file, "")
 	if err == nil && t != nil {
-		u.keep(file, t)
+		u.keep(file, id, t)
 	}
 	return t, err
 }

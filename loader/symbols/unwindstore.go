@@ -90,11 +90,11 @@ func (u *Unwinder) find(id string) *unwind.Table {
 	return nil
 }
 
-// keep writes a table that was made of a file, if only root can have written that: a file of another user may claim the
-// build id of a library.
-func (u *Unwinder) keep(file *os.File, t *unwind.Table) {
+// keep writes a table that was made of a file with a build id, if only root of this system can have written the file: one
+// of another user, or of a container, may claim the build id of a library.
+func (u *Unwinder) keep(file *os.File, id string, t *unwind.Table) {
 	fi, err := file.Stat()
-	if err != nil || t.BuildID == "" {
+	if err != nil || t.BuildID != id || !safefile.OnOwnMount(file) {
 		return
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
@@ -112,7 +112,7 @@ func (u *Unwinder) keep(file *os.File, t *unwind.Table) {
 	_, err = temp.Write(b)
 	temp.Close()
 	if err == nil {
-		err = os.Rename(temp.Name(), filepath.Join(u.store.dir, unwind.CacheName(t.BuildID)))
+		err = os.Rename(temp.Name(), filepath.Join(u.store.dir, unwind.CacheName(id)))
 	}
 	if err != nil {
 		os.Remove(temp.Name())

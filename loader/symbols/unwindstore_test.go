@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"btc/internal/elffile"
+	"btc/internal/safefile"
 	"btc/internal/unwind"
 )
 
@@ -24,6 +27,34 @@ func withStore(t *testing.T, dir string) *Unwinder {
 	}
 	t.Cleanup(u.Close)
 	return u
+}
+
+// inMemory returns a file of root in memory, as a program of another mount namespace looks like.
+func inMemory(t *testing.T, content []byte) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Skip("skipped: no memfd_create: ", err)
+	}
+	f := os.NewFile(uintptr(fd), "file")
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Chmod(0o755); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// stored returns the names of the tables in a directory.
+func stored(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, unwind.CacheName("*")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // TestUnwindStore checks that a table is read from the directory and from a pack in it, and that only files of root are
@@ -46,7 +77,7 @@ func TestUnwindStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(path); err != nil && fi.Mode().Perm()&0o022 == 0 && os.Getuid() == 0 {
+	if _, err := os.Stat(path); err != nil && fi.Mode().Perm()&0o022 == 0 && os.Getuid() == 0 && safefile.OnOwnMount(open(t, library)) {
 		t.Errorf("the table was not written: %v", err)
 	}
 	// What is read is what the file or the pack has: here a table of one row.
@@ -92,6 +123,19 @@ func TestUnwindStore(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the table of a file that everybody may write was stored")
+	}
+	// So may a file in memory, and one of a container whose root is user 0.
+	memory := inMemory(t, content)
+	u := withStore(t, dir)
+	if table, err := u.Table(memory); err != nil || table.BuildID != made.BuildID {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the table of a file in memory was stored")
+	}
+	// The file was written between the two readings: its table has another build id.
+	if u.keep(open(t, library), "abcd", made); len(stored(t, dir)) > 0 {
+		t.Errorf("a table of another build id was stored: %q", stored(t, dir))
 	}
 	for _, id := range []string{"", "a", "../../etc/passwd", "ABCD", "0g"} {
 		if validBuildID(id) {

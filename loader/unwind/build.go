@@ -3,6 +3,8 @@
 package unwind
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"sync"
 
@@ -33,9 +35,13 @@ func (p *parser) Build(f *os.File) (*Table, error) {
 	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "\x7fELF" {
 		return nil, ErrNotELF
 	}
-	t, err := p.Table(f)
-	if err != nil {
-		return nil, err
+	return tableOf(p.Table(f))
+}
+
+// tableOf returns the table that the process has made. The process reads hostile files: it may answer that there is none.
+func tableOf(t *unwind.Table, err error) (*Table, error) {
+	if err != nil || t == nil {
+		return nil, cmp.Or(err, errors.New("no table"))
 	}
 	out := &Table{Table: unwind.Table{Base: t.Base, Segments: t.Segments, Frames: t.Frames}}
 	if len(t.Rows) > 0 {

@@ -160,9 +160,10 @@ func (f *files) forgetFile(x *file) {
 	f.queue, f.failed, f.unused = slices.DeleteFunc(f.queue, same), slices.DeleteFunc(f.failed, same), slices.DeleteFunc(f.unused, same)
 }
 
-// keep keeps the opened file of a mapped one, or closes it.
+// keep keeps the opened file of a mapped one, or closes it. A file in memory is not kept, such as the copy of a file that
+// may not respond: it can be large, and the inode that a mapping shows is not that of a copy.
 func (f *files) keep(x *file, in *os.File) {
-	if f.known[x.identity] != x || x.in != nil {
+	if f.known[x.identity] != x || x.in != nil || safefile.InMemory(in) {
 		in.Close()
 		return
 	}
