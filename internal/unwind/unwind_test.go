@@ -186,3 +186,41 @@ type memory struct{ t *Table }
 
 func (m memory) Word(addr uint64) (uint64, bool)           { return addr + 0x401000, addr%64 != 0 }
 func (m memory) Find(addr uint64) (*Table, uint64, Reason) { return m.t, m.t.Base, Whole }
+
+// words is memory with one table for all addresses.
+type words struct {
+	t    *Table
+	word map[uint64]uint64
+}
+
+func (m words) Word(addr uint64) (uint64, bool) {
+	v, ok := m.word[addr]
+	return v, ok
+}
+func (m words) Find(addr uint64) (*Table, uint64, Reason) { return m.t, 0, Whole }
+
+// TestWalkFrames checks that frame pointers are followed as the program in the kernel does (passes, TestWalk).
+func TestWalkFrames(t *testing.T) {
+	tab := &Table{Rows: []Row{{Kind: KindFrames}}}
+	for _, c := range []struct {
+		name    string
+		machine elf.Machine
+		fp      uint64
+		word    map[uint64]uint64
+		want    []uint64
+		why     Reason
+	}{
+		{"whole", elf.EM_X86_64, 0x1010, map[uint64]uint64{0x1010: 0, 0x1018: 0x305}, []uint64{0x110, 0x305}, Whole},
+		{"frame pointer that stays", elf.EM_X86_64, 0x1010, map[uint64]uint64{0x1010: 0x1010, 0x1018: 0x305}, []uint64{0x110, 0x305}, BadValue},
+		{"record at sp", elf.EM_X86_64, 0xff0, map[uint64]uint64{0xff0: 0xff0, 0xff8: 0x305}, []uint64{0x110}, BadValue},
+		{"not aligned, not resident", elf.EM_X86_64, 0x1014, nil, []uint64{0x110}, BadValue},
+		{"not resident", elf.EM_X86_64, 0x1010, nil, []uint64{0x110}, NotResident},
+		{"signed", elf.EM_AARCH64, 0x1010, map[uint64]uint64{0x1010: 0, 0x1018: 0x0042<<48 | 0x305}, []uint64{0x110, 0x305}, Whole},
+		{"signed in all bits", elf.EM_AARCH64, 0x1010, map[uint64]uint64{0x1010: 0, 0x1018: 0xffff<<48 | 0x305}, []uint64{0x110, 0x305}, Whole},
+	} {
+		got, why := Walk(c.machine, Registers{PC: 0x110, SP: 0x1000, FP: c.fp}, words{tab, c.word}, MaxFrames)
+		if !slices.Equal(got, c.want) || why != c.why {
+			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got, why, c.want, c.why)
+		}
+	}
+}

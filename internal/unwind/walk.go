@@ -21,8 +21,8 @@ type Memory interface {
 }
 
 const (
-	// pacMask removes the signature and the tag that arm64 keeps in the upper bits of an address.
-	pacMask = 1<<55 - 1
+	// pacMask removes the signature and the tag that arm64 keeps above the 48 bits of an address of code.
+	pacMask = 1<<48 - 1
 	// maxUser is above all addresses of user space: with five levels of page tables they have 56 bits.
 	maxUser = 1 << 56
 )
@@ -170,13 +170,13 @@ func (w *walk) frameRecord() (more bool, reason Reason) {
 	if w.r.FP == 0 {
 		return false, Whole
 	}
+	if sp == w.r.SP || sp&7 != 0 { // Go changes between two stacks with one chain: sp may become less
+		return false, BadValue
+	}
 	fp, ok := w.mem.Word(at)
 	pc, ok2 := w.mem.Word(at + 8)
 	if !ok || !ok2 {
 		return false, NotResident
-	}
-	if sp == w.r.SP || fp == w.r.FP || sp&7 != 0 { // Go changes between two stacks with one chain: sp may become less
-		return false, BadValue
 	}
 	w.set(pc, sp, fp)
 	return true, Whole

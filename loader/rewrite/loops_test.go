@@ -114,6 +114,7 @@ func TestFindLoops(t *testing.T) {
 		{"global functions that call each other often", slices.Concat(function("f", times(500, callTo("g"))), global(function("g", times(500, callTo("h")))), global(function("h", times(500, copyOf(1<<14, value))))), nil, true},
 		{"search in a global function", slices.Concat(function("f", callTo("g")), global(function("g", loop(10, "a"))), function("a")), nil, true},
 		{"many calls of a global function in a loop", slices.Concat(function("f", inPlace(300, times(3000, callTo("g")))), global(function("g", times(200, copyOf(1<<18, value))))), nil, true},
+		{"more calls of a global function than the loop's length is computed for", slices.Concat(function("f", inPlace(300, times(100, callTo("g")))), global(function("g", times(20, copyOf(1<<8, value))))), nil, true},
 		{"few calls of a global function in a loop", slices.Concat(function("f", inPlace(300, times(30, callTo("g")))), global(function("g", times(200, copyOf(1<<8, value))))), nil, true},
 		{"global callback", slices.Concat(function("f", loop(0, "a")), global(function("a"))), nil, true},
 		{"large copies in a loop", function("f", inPlace(10, copyOf(1<<20, value))), nil, true},

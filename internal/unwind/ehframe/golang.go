@@ -73,7 +73,7 @@ func (b *builder) pcln() *pcln {
 			return nil
 		}
 		p.delta = p.name + 12
-		if s.data[7] != 8 || p.count > uint64(len(s.data)) || p.table > uint64(len(s.data)) {
+		if size := uint64(len(s.data)); s.data[7] != 8 || p.table > size || p.count > (size-p.table)/(2*p.width) {
 			return nil
 		}
 		return p
