@@ -5,6 +5,7 @@ package unwind
 import (
 	"cmp"
 	"errors"
+	"io"
 	"os"
 	"sync"
 
@@ -32,7 +33,10 @@ func (p *parser) Build(f *os.File) (*Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var magic [4]byte
-	if _, err := f.ReadAt(magic[:], 0); err != nil || string(magic[:]) != "\x7fELF" {
+	if _, err := f.ReadAt(magic[:], 0); err != nil && err != io.EOF {
+		return nil, err
+	}
+	if string(magic[:]) != "\x7fELF" {
 		return nil, ErrNotELF
 	}
 	return tableOf(p.Table(f))

@@ -114,9 +114,10 @@ func (f *file) waiting() bool { return f != nil && f.built == nil }
 // file returns the record of a file. It is kept while it is mapped, and for some time if it has a table.
 func (f *files) file(id identity, path string) *file {
 	x := f.known[id]
-	if x != nil && x.refs == 0 && x.in != nil {
+	if x != nil && x.in != nil && x.built != nil {
 		if now, err := openedOf(x.in); err != nil || now != x.built.opened { // written since
-			f.forgetFile(x)
+			delete(f.known, id) // what is mapped already keeps it
+			f.close(x)
 			x = nil
 		}
 	}
@@ -137,7 +138,7 @@ func (f *files) dropFile(x *file) {
 // sweepFile drops a file that is not mapped.
 func (f *files) sweepFile(x *file) {
 	switch {
-	case x == nil || x.refs > 0 || f.known[x.identity] != x:
+	case x == nil || x.refs > 0:
 	case x.in == nil:
 		f.forgetFile(x)
 	default:
@@ -146,16 +147,24 @@ func (f *files) sweepFile(x *file) {
 	}
 }
 
-func (f *files) forgetFile(x *file) {
-	delete(f.known, x.identity)
-	if x.built != nil {
-		x.built.refs--
-	}
+func (f *files) close(x *file) {
 	if x.in != nil {
 		x.in.Close()
 		x.in = nil
 		f.held--
 	}
+}
+
+// forgetFile drops a file that is not mapped, or has been dropped already.
+func (f *files) forgetFile(x *file) {
+	if f.known[x.identity] == x {
+		delete(f.known, x.identity)
+	}
+	if x.built != nil {
+		x.built.refs--
+		x.built = nil
+	}
+	f.close(x)
 	same := func(o *file) bool { return o == x }
 	f.queue, f.failed, f.unused = slices.DeleteFunc(f.queue, same), slices.DeleteFunc(f.failed, same), slices.DeleteFunc(f.unused, same)
 }

@@ -34,6 +34,7 @@ type keeper struct {
 	retries  schedule        // processes whose mappings are to be read again
 	reads    []uint32        // processes whose mappings are to be read (again)
 	clock    uint64
+	execs    map[uint32]uint64 // when processes that do not count started a program, if children are followed
 
 	files
 }
@@ -45,6 +46,7 @@ type process struct {
 	*space
 	named bool
 	used  uint64    // as keeper.clock counts
+	since uint64    // time of the record of its last exec, or of its fork
 	again time.Time // when its mappings may be read again because a program asks
 	retry bool      // they will be
 }
@@ -92,6 +94,7 @@ const (
 	// mapsShare is the share of time for which the mappings of one process are read because programs ask.
 	mapsShare = 20
 	mapsPause = time.Second
+	maxExecs  = 4096
 	lingering = 30 * time.Second // between two looks at a process whose first thread has exited
 	// pace is the number of processes whose mappings are read without a look at what else there is to do.
 	pace = 16
@@ -101,7 +104,7 @@ func (k *keeper) init(m Maps, b Builder, opts Options) {
 	k.maps, k.builder, k.proc = m, b, "/proc"
 	k.warning, k.warned = opts.Warn, map[string]bool{}
 	k.only, k.follow, k.pids = opts.Only, opts.Follow, opts.PIDs
-	k.procs, k.dirty = map[uint32]*process{}, map[*space]bool{}
+	k.procs, k.dirty, k.execs = map[uint32]*process{}, map[*space]bool{}, map[uint32]uint64{}
 	k.ranges, k.maxProcs = newPieces(m.MaxRanges), int(m.MaxProcs)*15/16
 	k.files.init(m.MaxTables)
 }
@@ -308,16 +311,31 @@ func (k *keeper) reread(p *process, now time.Time) {
 // cares reports whether processes that nobody named count.
 func (k *keeper) cares() bool { return !k.only }
 
-func (k *keeper) forked(child, parent uint32) {
-	if old := k.procs[child]; old != nil {
+// forked handles the start of a process. Records of one CPU are in order, those of two may come late: the child may already
+// have been seen to start another program.
+func (k *keeper) forked(child, parent uint32, at uint64) {
+	from := k.procs[parent]
+	counts := from != nil && (!k.only || k.follow && from.named)
+	if old := k.procs[child]; old != nil && at < old.since {
+		old.named = old.named || counts && from.named
+		k.wantNamed(old)
+		return
+	} else if old != nil {
 		k.forget(old)
 	}
-	from := k.procs[parent]
-	if from == nil || k.only && !(k.follow && from.named) {
+	late := at < k.execs[child]
+	delete(k.execs, child)
+	if !counts {
+		return
+	}
+	if late {
+		p := k.add(child)
+		p.named = from.named
+		k.reads = append(k.reads, child)
 		return
 	}
 	k.clock++
-	p := &process{tgid: child, owner: from.owner, named: from.named, used: k.clock}
+	p := &process{tgid: child, owner: from.owner, named: from.named, used: k.clock, since: at}
 	k.procs[child] = p
 	k.enter(p, from.space)
 	if from.published {
@@ -327,14 +345,20 @@ func (k *keeper) forked(child, parent uint32) {
 }
 
 // executed handles the start of another program: none of the mappings are left.
-func (k *keeper) executed(tgid uint32) {
+func (k *keeper) executed(tgid uint32, at uint64) {
 	p := k.procs[tgid]
 	if p == nil && !k.cares() {
+		if k.follow { // it may be the child of a named one
+			if len(k.execs) >= maxExecs {
+				clear(k.execs)
+			}
+			k.execs[tgid] = at
+		}
 		return
 	}
 	named := p != nil && p.named
 	p = k.add(tgid)
-	p.named = named
+	p.named, p.since = named, at
 	if o, ok := ownerOf(k.proc, tgid); ok {
 		p.owner = o
 	}
@@ -543,11 +567,13 @@ type span struct {
 	Table, Flags     uint32
 }
 
-// spanOf returns the range of a mapping.
-func spanOf(m *mapping) span {
+// spanOf returns the range of a mapping. narrow is what narrow returns of all of them.
+func spanOf(m *mapping, narrow bool) span {
 	s := span{Start: m.start, End: m.end}
 	f := m.file
 	switch {
+	case m.kind == anonymous && narrow:
+		s.Flags = rangeNoTable
 	case m.kind == anonymous:
 		s.Flags = rangeFrames
 	case m.kind == special || f == nil:
@@ -568,14 +594,19 @@ func spanOf(m *mapping) span {
 	return s
 }
 
+// narrow reports whether a process may be a 32-bit one, in which no compiler is known to keep frame pointers of 8 bytes: all
+// its code is below 4 GiB. In a 64-bit process, the vDSO is above, and libraries are.
+func narrow(all []mapping) bool { return len(all) > 0 && all[len(all)-1].end>>32 == 0 }
+
 // publish writes the ranges of an address space, and then makes its processes use them.
 func (k *keeper) publish(s *space, now time.Time) {
 	if len(s.procs) == 0 {
 		return
 	}
 	spans := make([]span, 0, len(s.maps))
+	low := narrow(s.maps)
 	for i := range s.maps {
-		x := spanOf(&s.maps[i])
+		x := spanOf(&s.maps[i], low)
 		if n := len(spans); n > 0 && x.Table == 0 && x.Flags != 0 {
 			if last := &spans[n-1]; last.End == x.Start && last.Table == 0 && last.Flags == x.Flags {
 				last.End = x.End
@@ -625,9 +656,11 @@ func (k *keeper) publish(s *space, now time.Time) {
 // onlyFrames reports whether all files that a process has mapped keep frame pointers. Programs then follow these, as for
 // a process without ranges.
 func onlyFrames(all []mapping) bool {
-	files := false
+	files, low := false, narrow(all)
 	for i := range all {
 		switch m := &all[i]; {
+		case m.kind == anonymous && low:
+			return false
 		case m.kind != ofFile:
 		case !m.file.done() || !m.file.built.frames:
 			return false
@@ -642,7 +675,7 @@ func onlyFrames(all []mapping) bool {
 // what is there now for what was there. Both are ascending.
 func misleads(old, now []mapping) bool {
 	for i := range old {
-		a := spanOf(&old[i])
+		a := spanOf(&old[i], false)
 		if a.Table == 0 && a.Flags != rangeFrames { // stacks are cut there
 			continue
 		}
@@ -653,7 +686,7 @@ func misleads(old, now []mapping) bool {
 			if n == len(now) || now[n].start > at {
 				return true
 			}
-			b := spanOf(&now[n])
+			b := spanOf(&now[n], false)
 			if a.Table != b.Table || a.Flags != b.Flags || a.Bias != b.Bias {
 				return true
 			}

@@ -212,6 +212,7 @@ func TestAsk(t *testing.T) {
 		"20000000-20002000 rwxp 00000000 00:00 0 ",
 		"20002000-20003000 r-xp 00000000 00:00 0 [anon:jit]",
 		"30000000-30001000 --xp 00000000 00:00 0 [uprobes]",
+		"7f0000000000-7f0000001000 r-xp 00000000 00:00 0 ", // not a 32-bit process
 		"40000000-40001000 r-xp 00000000 "+w.write("perf.data", "#!/bin/sh"),
 		"50000000-50001000 r-xp 00000000 "+w.write("gopher", "go"),
 		"60000000-60001000 r-xp 00000000 "+w.write("asm", "none"),
@@ -262,7 +263,7 @@ func TestRecords(t *testing.T) {
 	prog, lib := w.write("prog", "elf prog"), w.write("lib", "elf lib")
 	w.process(7, "00401000-00403000 r-xp 00001000 "+prog)
 	w.ask(7, 0x401010)
-	w.k.forked(8, 7)
+	w.k.forked(8, 7, 0)
 	w.expect(8, 0x401010, "elf prog+2010") // at once
 	if w.procs[8] != w.procs[7] {
 		t.Error("a child has ranges of its own")
@@ -286,7 +287,7 @@ func TestRecords(t *testing.T) {
 	w.sleep(2 * time.Second)
 	w.expect(8, 0x500010, "elf lib+2010")
 
-	w.k.executed(8)
+	w.k.executed(8, 0)
 	w.expect(8, 0x401010, "unknown process")
 	w.k.mapped(8, region(0x401000, 0x402000, lib)) // a file whose table is there
 	w.settle()
@@ -310,9 +311,9 @@ func TestRecords(t *testing.T) {
 	w.expect(7, 0x401010, "unknown process")
 
 	w.k.exited(8)
-	w.k.forked(8, 1) // another process with its ID, of an unknown parent
+	w.k.forked(8, 1, 0) // another process with its ID, of an unknown parent
 	w.expect(8, 0x401010, "unknown process")
-	w.k.executed(9) // new, seen from its beginning
+	w.k.executed(9, 0) // new, seen from its beginning
 	w.k.mapped(9, region(0x401000, 0x402000, lib))
 	w.sleep(time.Second)
 	w.expect(9, 0x401010, "elf lib+2010")
@@ -339,8 +340,8 @@ func TestNamed(t *testing.T) {
 		}
 		w.expect(7, 0x401010, "elf prog+2010")
 		w.expect(7, 0x501010, "elf lib+2010")
-		w.k.executed(9)
-		w.k.forked(8, 7)
+		w.k.executed(9, 0)
+		w.k.forked(8, 7, 0)
 		w.settle()
 		w.expect(9, 0x401010, "unknown process")
 		w.expect(8, 0x401010, map[bool]string{false: "unknown process", true: "elf prog+2010"}[follow])
@@ -436,7 +437,7 @@ func TestManyProcesses(t *testing.T) {
 	w := newWorld(t, Options{})
 	prog := w.write("prog", "elf prog")
 	for tgid := uint32(1); tgid <= 20_000; tgid++ {
-		w.k.executed(tgid)
+		w.k.executed(tgid, 0)
 		r, _ := parseRegion([]byte("00401000-00403000 r-xp 00001000 " + prog))
 		w.k.mapped(tgid, &r)
 		if tgid%50 == 0 {
@@ -487,7 +488,7 @@ func TestReleasedLate(t *testing.T) {
 	if last().Before(begin) {
 		t.Error("replaced ranges may be used again too early")
 	}
-	w.k.executed(7)
+	w.k.executed(7, 0)
 	if len(w.k.ranges.freed) == 0 || last().Before(w.gone) {
 		t.Error("ranges are released before the process is unknown to programs")
 	}
@@ -539,7 +540,7 @@ func TestReplaced(t *testing.T) {
 			if _, known := w.procs[7]; known == c.hidden {
 				t.Errorf("%s, by a %s: known to programs: %t", c.name, how, known)
 			}
-			w.k.forked(8, 7)
+			w.k.forked(8, 7, 0)
 			if _, known := w.procs[8]; known == c.hidden {
 				t.Errorf("%s, by a %s: a child is known to programs: %t", c.name, how, known)
 			}
@@ -566,6 +567,116 @@ func TestReplaced(t *testing.T) {
 	w.sleep(2 * time.Second)
 	w.expect(9, 0x402010, "unknown code")
 	w.expect(9, 0x405010, "elf prog+2010")
+}
+
+// Records of two CPUs come late: the start of a process after that of its program.
+func TestLateFork(t *testing.T) {
+	for _, opts := range []Options{{}, {PIDs: []int{7}}, {PIDs: []int{7}, Only: true, Follow: true}} {
+		w := newWorld(t, opts)
+		prog, lib := w.write("prog", "elf prog"), w.write("lib", "elf lib")
+		w.process(7, "00401000-00403000 r-xp 00001000 "+prog)
+		w.process(8, "00401000-00403000 r-xp 00001000 "+lib)
+		for _, pid := range opts.PIDs {
+			w.k.name(uint32(pid))
+		}
+		w.ask(7, 0x401010)
+		w.k.executed(8, 20)
+		r, _ := parseRegion([]byte("00401000-00403000 r-xp 00001000 " + lib))
+		w.k.mapped(8, &r)
+		w.k.forked(8, 7, 10)
+		w.sleep(time.Second)
+		if got := w.lookup(8, 0x401010); got != "not yet" && got != "elf lib+2010" {
+			t.Errorf("%+v: the child has %s", opts, got)
+		}
+		if p := w.k.procs[8]; p == nil || p.named != (len(opts.PIDs) > 0) {
+			t.Errorf("%+v: the child is %+v", opts, p)
+		}
+		w.ask(8, 0x401010)
+		w.sleep(time.Second)
+		w.expect(8, 0x401010, "elf lib+2010")
+		w.k.forked(8, 7, 30) // another process with its ID
+		w.expect(8, 0x401010, "elf prog+2010")
+	}
+}
+
+// A library that is written in place while processes have mapped it: who maps it then gets what it is then.
+func TestWritten(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.process(7, "00401000-00403000 r-xp 00001000 "+w.write("lib", "elf old"))
+	w.ask(7, 0x401010)
+	old := w.k.procs[7].maps[0].file
+	table := old.built
+	lib := w.write("lib", "elf newer") // the same inode
+	w.process(8, "00401000-00403000 r-xp 00001000 "+lib)
+	w.ask(8, 0x401010)
+	w.expect(7, 0x401010, "elf old+2010")
+	w.expect(8, 0x401010, "elf newer+2010")
+	if old.in != nil || w.k.held != 1 || table.refs != 1 {
+		t.Errorf("%d files are held, the old one: %t; its table has %d users", w.k.held, old.in != nil, table.refs)
+	}
+	w.k.forget(w.k.procs[7])
+	w.k.forget(w.k.procs[8])
+	if table.refs != 0 || len(w.k.known) != 1 {
+		t.Errorf("%d users of the old table, %d files known", table.refs, len(w.k.known))
+	}
+	w.write("lib", "elf newest") // while nobody has mapped it
+	w.process(9, "00401000-00403000 r-xp 00001000 "+lib, "00501000-00503000 r-xp 00001000 "+lib)
+	w.ask(9, 0x501010)
+	w.expect(9, 0x401010, "elf newest+2010")
+	w.k.forget(w.k.procs[9])
+	w.sleep(time.Since(w.now) + 2*unusedTime)
+	w.sleep(2 * unusedTime)
+	for _, b := range w.k.made {
+		if b.refs != 0 {
+			t.Errorf("%d users of a table that is not mapped", b.refs)
+		}
+	}
+	if w.k.held != 0 || len(w.k.known) != 0 {
+		t.Errorf("%d files are held, %d known", w.k.held, len(w.k.known))
+	}
+}
+
+// Nothing says that the code of a JIT compiler in a 32-bit process keeps frame pointers of 8 bytes.
+func TestNarrow(t *testing.T) {
+	w := newWorld(t, Options{})
+	for i, file := range []string{"elf prog", "go"} {
+		tgid := uint32(7 + i)
+		lines := []string{"00401000-00403000 r-xp 00001000 " + w.write(fmt.Sprint("prog", i), file), "20000000-20002000 r-xp 00000000 00:00 0 "}
+		w.process(int(tgid), lines...)
+		w.ask(tgid, 0x401010)
+		w.expect(tgid, 0x20000010, "no table")
+		w.process(int(tgid), append(lines, "7f0000000000-7f0000002000 r-xp 00000000 00:00 0 ")...)
+		w.k.forget(w.k.procs[tgid])
+		w.ask(tgid, 0x401010)
+		if v := w.procs[tgid]; file == "go" && v>>32 == 0 {
+			continue // frames everywhere
+		}
+		w.expect(tgid, 0x20000010, "frames")
+	}
+}
+
+// A file that cannot be read is not one that keeps frame pointers.
+func TestUnreadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for _, content := range []string{"", "\x7fE", "\x7fOTHER"} {
+		os.WriteFile(path, []byte(content), 0o600)
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := new(parser).Build(f); err == nil || errors.Is(err, ErrNotELF) {
+			t.Errorf("%q, unreadable: error %v", content, err)
+		}
+		f.Close()
+		f, err = os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := new(parser).Build(f); !errors.Is(err, ErrNotELF) {
+			t.Errorf("%q: error %v", content, err)
+		}
+		f.Close()
+	}
 }
 
 // Lost records make all mappings be read again.

@@ -386,11 +386,11 @@ func (k *keeper) apply(r *record) {
 	const execs = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 	switch {
 	case r.Kind == unix.PERF_RECORD_FORK && len(b) >= 16 && word(0) != word(4):
-		k.forked(word(0), word(4))
+		k.forked(word(0), word(4), r.time)
 	case r.Kind == unix.PERF_RECORD_EXIT && len(b) >= 16 && word(0) == word(8): // the first thread
 		k.exited(word(0))
 	case r.Kind == unix.PERF_RECORD_COMM && len(b) >= 8 && r.Misc&execs != 0:
-		k.executed(word(0))
+		k.executed(word(0), r.time)
 	case r.Kind == unix.PERF_RECORD_MMAP2 && len(b) >= 64:
 		name := b[64:]
 		if i := slices.Index(name, 0); i >= 0 {
