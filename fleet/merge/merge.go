@@ -90,8 +90,8 @@ type element struct {
 // Hosts returns the number of hosts with runs.
 func (r *Runs) Hosts() int { return len(r.hosts) }
 
-// ErrNotJSON2 is the error for a stream that was not written by btrun -f json2.
-var ErrNotJSON2 = errors.New("not the output of btrun -f json2")
+// ErrNotJSON2 is the error for a stream that was not written by btrun -f json2 or --record.
+var ErrNotJSON2 = errors.New("not the output of btrun -f json2 or btrun --record")
 
 // Read merges a stream. name identifies it in errors and is the host of lines without one. cut reports whether the
 // stream ends within a line, as after a run that was killed; the lines before it are used.

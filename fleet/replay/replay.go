@@ -201,6 +201,8 @@ func (p *player) line(text []byte) error {
 		return nil
 	case kind == "head":
 		return p.head(text, line)
+	case p.run == nil && line.Get("time").Str == "": // as of -f json
+		return merge.ErrNotJSON2
 	case p.run == nil:
 		if err := p.begin1(line); err != nil {
 			return err

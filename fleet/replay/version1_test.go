@@ -178,7 +178,7 @@ func TestVersion1Hostile(t *testing.T) {
 		line(`{"value": 1}, {"value": 2}`):                                "a scalar with several values",
 		line(`{"key": ["` + strings.Repeat("x", 1<<20) + `"], "value": 1}` + strings.Repeat(`, {"key": ["a"], "value": 1}`, 2000)): "take more than",
 		`{"type": "map", "time": "2026-11-28T09:00:01Z"}`:                                                                          "no map has the shape",
-		`{"type": "printf"}`: "is not a time",
+		`{"type": "printf"}`: "not the output of btrun -f json2 or btrun --record",
 		`{"type": "printf", "time": "2026-11-28T09:00:01Z", "data": "x"}` + "\n" + `{"type": "printf", "time": "x"}`: "is not a time",
 	} {
 		if _, _, err := replayText(text, Options{}); err == nil || !strings.Contains(err.Error(), want) {

@@ -18,8 +18,14 @@ import (
 // and packs (btc unwind pack).
 type unwindStore struct {
 	dir   string
-	packs []*os.File
+	packs []*pack
 	size  int64 // bytes of all files
+}
+
+// pack is a file with the tables of several build ids.
+type pack struct {
+	*os.File
+	told bool // that it cannot be read
 }
 
 // Limits of a directory of tables.
@@ -51,28 +57,39 @@ func (u *Unwinder) UseStore(dir string) error {
 	}
 	s := &unwindStore{dir: path}
 	sort.Strings(names)
+	left := ""
 	for _, name := range names {
 		fi, err := os.Lstat(filepath.Join(path, name))
 		if err != nil || !fi.Mode().IsRegular() || !strings.HasSuffix(name, unwind.CacheName("")) {
 			continue
 		}
 		s.size += fi.Size()
-		if len(s.packs) == maxStorePacks {
-			continue
-		}
 		f, err := safefile.Open(filepath.Join(path, name))
-		if err != nil {
+		switch {
+		case err != nil:
+			u.warnStore(err.Error())
 			continue
-		}
-		if !unwind.IsPack(f) {
-			f.Close()
+		case unwind.IsPack(f) && len(s.packs) < maxStorePacks:
+			s.packs = append(s.packs, &pack{File: f})
 			continue
+		case !unwind.IsPack(f):
+			if !validBuildID(strings.TrimSuffix(name, unwind.CacheName(""))) { // nor a table
+				u.warnStore(f.Name() + ": not a valid pack of unwind tables")
+			}
+		case left == "":
+			left = f.Name()
 		}
-		s.packs = append(s.packs, f)
+		f.Close()
+	}
+	if left != "" {
+		u.warnStore(fmt.Sprintf("more than %d packs: %s and those after it are not read", maxStorePacks, left))
 	}
 	u.store = s
 	return nil
 }
+
+// warnStore reports what is wrong with the directory: the run goes on, and makes the tables.
+func (u *Unwinder) warnStore(text string) { u.parser.warn("WARNING: --unwind-cache: " + text) }
 
 // find returns the table of a build id; nil if there is none that can be read.
 func (u *Unwinder) find(id string) *unwind.Table {
@@ -83,8 +100,13 @@ func (u *Unwinder) find(id string) *unwind.Table {
 		}
 	}
 	for _, f := range u.store.packs {
-		if t, err := u.Stored(f, id); err == nil && t != nil {
+		t, err := u.Stored(f.File, id)
+		switch {
+		case err == nil && t != nil:
 			return t
+		case err != nil && !f.told && !u.cancelled.Load():
+			f.told = true
+			u.warnStore(f.Name() + ": " + err.Error())
 		}
 	}
 	return nil

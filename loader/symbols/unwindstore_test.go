@@ -4,8 +4,10 @@ package symbols
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +20,15 @@ import (
 // withStore returns an Unwinder that uses a directory.
 func withStore(t *testing.T, dir string) *Unwinder {
 	t.Helper()
+	return withStoreWarn(t, dir, func(text string) { t.Error(text) })
+}
+
+func withStoreWarn(t *testing.T, dir string, warn func(string)) *Unwinder {
+	t.Helper()
 	safe := storeIsSafe
 	storeIsSafe = func(string) bool { return true }
 	defer func() { storeIsSafe = safe }()
-	u := NewUnwinder(Here, func(text string) { t.Error(text) })
+	u := NewUnwinder(Here, warn)
 	if err := u.UseStore(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -141,5 +148,47 @@ func TestUnwindStore(t *testing.T) {
 		if validBuildID(id) {
 			t.Errorf("%q is a build id", id)
 		}
+	}
+}
+
+// TestDamagedPacks checks that packs that are not read are reported once, by name: damaged ones and those that are too many.
+func TestDamagedPacks(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pack bytes.Buffer
+	if err := unwind.WritePack(&pack, map[string][]byte{"abcd": []byte("no table")}); err != nil {
+		t.Fatal(err)
+	}
+	put("abcd1234.unwind", nil) // a table: it is made again
+	put("host.unwind", []byte("btcunwX1"))
+	put("empty.unwind", nil)
+	put("x00.unwind", pack.Bytes()[:40])
+	put("x01.unwind", pack.Bytes())
+	for i := 2; i < maxStorePacks+3; i++ {
+		put(fmt.Sprintf("x%02d.unwind", i), []byte("btcunwp1\x00\x00\x00\x00\x00\x00\x00\x00"))
+	}
+	var got []string
+	u := withStoreWarn(t, dir, func(text string) { got = append(got, text) })
+	for range 2 {
+		if x := u.find("abcd"); x != nil {
+			t.Error("a damaged table was used")
+		}
+	}
+	want := []string{"empty.unwind: not a valid pack", "host.unwind: not a valid pack", "more than 16 packs: ", "x00.unwind: not a valid pack", "x01.unwind: not a valid"}
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i, text := range got {
+		if !strings.HasPrefix(text, "WARNING: --unwind-cache: ") || !strings.Contains(text, want[i]) || !strings.Contains(text, dir) {
+			t.Errorf("%q, want %q", text, want[i])
+		}
+	}
+	if !strings.Contains(got[2], "x16.unwind and") {
+		t.Errorf("%q: not the first that is left out", got[2])
 	}
 }

@@ -222,6 +222,9 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	if err := o.keepsObject(); err != nil {
+		return 1, err
+	}
 	r := &o.Report
 	r.Out, r.Err = s.Out, s.Err
 	var files []outputs
@@ -254,6 +257,20 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 		status, err = 1, e
 	}
 	return status, err
+}
+
+// keepsObject returns an error if an output would be written over the object.
+func (o *arguments) keepsObject() error {
+	object, err := os.Stat(o.object)
+	if err != nil || o.bundle != nil || o.object == streamed {
+		return nil
+	}
+	for _, x := range [...][2]string{{"-o", o.Output}, {"--record", o.Values.Record}} {
+		if fi, err := os.Stat(x[1]); err == nil && os.SameFile(fi, object) {
+			return errors.New(x[0] + ": " + x[1] + " is the object")
+		}
+	}
+	return nil
 }
 
 // openRecording opens the file of --record. A regular file is rotated as that of -o is.
