@@ -211,7 +211,7 @@ func (l *lowering) unwindMaps(depth int) {
 }
 
 // unwindStack returns the function that walks the stack for a map of stacks. Its arguments are the registers, or zeros
-// for those that the task has saved. The result is the stack's id, 0 if there is no stack, -1 if the process keeps frame
+// for those that the task has saved. The result is the stack's id, 0 without a stack, -1 if the process keeps frame
 // pointers.
 func (l *lowering) unwindStack(stacks *ir.Map) string {
 	l.unwindMaps(stacks.Depth)

@@ -10,7 +10,7 @@ import (
 	"btc/loader/options"
 )
 
-// profiledCgroups returns an error: there are no cgroups.
+// profiledCgroups returns an error: only Linux has cgroups.
 func profiledCgroups(*options.Values) ([]uint64, error) {
 	return nil, errors.New("cgroups, containers and pods are those of a Linux host")
 }

@@ -89,7 +89,7 @@ type packing struct {
 	mu     sync.Mutex
 	tables map[string][]byte // by build id
 	size   int
-	err    error // there is no room for more
+	err    error // the bound of a pack is reached
 }
 
 // errNoBuildID is the error of a file that a pack cannot have.

@@ -548,7 +548,9 @@ func (p *player) flush() (err error) {
 	p.pending, p.maps, p.size = false, nil, 0
 	p.run.At = p.at
 	if p.bare != nil {
-		return p.flush1(lines)
+		if err := p.prepare1(lines); err != nil {
+			return err
+		}
 	}
 	show := func(show func(*output.Map)) {
 		for _, text := range lines {

@@ -300,34 +300,18 @@ func order(m *manifest.Map, elems []render.Element, entries gjson.Result) (top r
 	return top
 }
 
-// flush1 passes the maps of a snapshot to the sink. Without lines that say so, the last one is that of the end.
-func (p *player) flush1(lines [][]byte) (err error) {
+// prepare1 prepares the sink for the maps of a snapshot. Without lines that say so, the last one is that of the end.
+func (p *player) prepare1(lines [][]byte) error {
 	clear(p.bare.names)
-	if p.opts.Format.Document || p.opts.Format.Metrics {
-		for _, text := range lines {
-			if _, _, err := p.describe1(gjson.ParseBytes(text)); err != nil {
-				return err
-			}
-		}
-		if err := p.document(); err != nil {
+	if !p.opts.Format.Document && !p.opts.Format.Metrics {
+		return nil
+	}
+	for _, text := range lines {
+		if _, _, err := p.describe1(gjson.ParseBytes(text)); err != nil {
 			return err
 		}
 	}
-	show := func(show func(*output.Map)) {
-		for _, text := range lines {
-			var x *output.Map
-			if x, err = p.map1(gjson.ParseBytes(text), nil); err != nil {
-				return
-			}
-			show(x)
-		}
-	}
-	if p.final {
-		p.sink.End(show)
-	} else {
-		p.sink.Snapshot(show)
-	}
-	return err
+	return p.document()
 }
 
 // document makes the sink for the maps of a snapshot: formats of metrics and profiles know all maps beforehand.

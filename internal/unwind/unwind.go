@@ -102,7 +102,7 @@ func (r Reason) String() string {
 type Context struct{ PC, SP, FP, LR int }
 
 // SignalContext returns the layout of an architecture's signal frame: struct rt_sigframe of the kernel, which is part
-// of its ABI. LR is 0 where there is no link register.
+// of its ABI. LR is 0 on a machine without a link register.
 func SignalContext(m elf.Machine) Context {
 	switch m {
 	case elf.EM_X86_64: // ucontext: flags, link, stack; then r8 to r15, di, si, bp, bx, dx, ax, cx, sp, ip

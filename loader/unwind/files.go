@@ -340,7 +340,7 @@ func (k *keeper) settle(x *file, b *built) {
 	}
 }
 
-// load brings a table to the kernel; nil: there is no room.
+// load brings a table to the kernel; nil: its memory is used up.
 func (k *keeper) load(chunks [][]byte, now time.Time) *content {
 	h := sha256.New()
 	size := 0

@@ -68,7 +68,7 @@ var cpus = map[elf.Machine]*cpu{
 type piece struct {
 	from, to uint32 // offsets
 	at       uint32 // of the entry in its section
-	section  uint8  // index in builder.sections; fixed: there is no entry
+	section  uint8  // index in builder.sections; fixed: the row has no entry
 	kind     uint8  // of the row, if fixed; of KindSP: the code has pushed nothing, and the return address is where a call leaves it
 }
 
