@@ -37,8 +37,26 @@ func parseFile(r io.ReaderAt) (*parsed, error) {
 		p.link, p.linkSum, _ = debugLink(f)
 	}
 	p.add(f, f)
+	if p.stripped {
+		p.addGo(f)
+	}
 	p.sort()
 	return p, nil
+}
+
+// addGo adds the functions of a Go program, which keeps their names when it is stripped.
+func (p *parsed) addGo(f *elf.File) {
+	g := elffile.ReadGoTable(f)
+	if g == nil {
+		return
+	}
+	g.Each(func(fn *elffile.GoFunction) bool {
+		name := fn.Name()
+		if off, ok := FileOffset(f, fn.Addr); ok && len(name) > 0 {
+			p.full = !p.table.add(off, fn.End-fn.Addr, name)
+		}
+		return !p.full
+	})
 }
 
 // parseDebugFile reads the functions of file and of debug, the separate file with the symbols stripped from it.

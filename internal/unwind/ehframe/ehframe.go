@@ -19,7 +19,7 @@ import (
 
 // Limits of one file.
 const (
-	maxSection = 64 << 20 // bytes of .eh_frame, of .debug_frame, and of .gopclntab
+	maxSection = 64 << 20 // bytes of .eh_frame and of .debug_frame
 	maxPieces  = 1 << 21
 )
 

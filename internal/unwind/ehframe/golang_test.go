@@ -3,9 +3,7 @@
 package ehframe
 
 import (
-	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,40 +39,6 @@ func kinds(t *testing.T, path, symbols string, want map[string]uint8) {
 	})
 	if seen != len(want) {
 		t.Errorf("%s: %d of %d symbols found", symbols, seen, len(want))
-	}
-}
-
-// TestGoCount checks that a table of functions is not read if it has not as many as it says: each takes time.
-func TestGoCount(t *testing.T) {
-	const table = 80
-	for _, c := range []struct {
-		name   string
-		magic  uint32
-		word   int // where the offset of the table is
-		at     uint64
-		number uint64 // bytes of a number
-	}{
-		{"Go 1.2", 0xfffffffb, 0, 16, 8},
-		{"Go 1.16", 0xfffffffa, 7, table, 8},
-		{"Go 1.18", 0xfffffff0, 8, table, 4},
-		{"Go 1.20", 0xfffffff1, 8, table, 4},
-	} {
-		for _, more := range []uint64{0, 1, 1000} {
-			data := make([]byte, c.at+2*c.number*100)
-			if c.word > 0 {
-				binary.LittleEndian.PutUint64(data[8*c.word:], c.at)
-			}
-			binary.LittleEndian.PutUint32(data, c.magic)
-			binary.LittleEndian.PutUint64(data[8:], 100+more)
-			data[7] = 8
-			f, err := elf.NewFile(bytes.NewReader(image(elf.EM_X86_64, ".gopclntab", data)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p := (&builder{file: f}).pcln(); (p != nil) != (more == 0) {
-				t.Errorf("%s, %d functions of %d: read %t", c.name, 100, 100+more, p != nil)
-			}
-		}
 	}
 }
 

@@ -5,8 +5,9 @@ package ehframe
 import (
 	"debug/elf"
 	"encoding/binary"
-	"io"
 	"math"
+
+	"btc/internal/elffile"
 )
 
 // section is .eh_frame, as the Linux Standard Base defines it, or .debug_frame (DWARF 5, section 6.4): entries, and
@@ -21,29 +22,11 @@ type section struct {
 
 // readSection reads a section; nil if there is none that can be read.
 func readSection(f *elf.File, name string) *section {
-	sec := f.Section(name)
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Size > maxSection || sec.FileSize > maxSection || sec.FileSize == 0 {
+	data, addr := elffile.ReadSection(f, name, maxSection)
+	if data == nil {
 		return nil
 	}
-	data, err := content(sec)
-	if err != nil {
-		return nil
-	}
-	return &section{data, sec.Addr, name == ".debug_frame", map[uint32]*common{}, 4*len(data) + 1<<16}
-}
-
-// content reads a section whose size is bounded. elf.Section.Data allocates it in steps, which costs several times as
-// much; here what the section does not have is found before.
-func content(sec *elf.Section) ([]byte, error) {
-	if sec.Flags&elf.SHF_COMPRESSED != 0 {
-		return sec.Data()
-	}
-	if _, err := sec.ReadAt(make([]byte, 1), int64(sec.FileSize)-1); err != nil {
-		return nil, err
-	}
-	data := make([]byte, sec.FileSize)
-	_, err := io.ReadFull(sec.Open(), data)
-	return data, err
+	return &section{data, addr, name == ".debug_frame", map[uint32]*common{}, 4*len(data) + 1<<16}
 }
 
 // common is the part that entries have in common (CIE).
