@@ -5,6 +5,7 @@ package output
 import (
 	"time"
 
+	"btc/internal/manifest"
 	"btc/loader/format"
 )
 
@@ -12,21 +13,88 @@ import (
 type tee struct {
 	shown, record Sink
 	run, rec      *Run
+	names         frameCache
 }
 
 // Tee returns the sink of a run with a recording: it passes what it receives to shown, which writes to run, and to
 // record, which writes to rec, a copy of run with another Out.
 func Tee(run *Run, shown Sink, rec *Run, record Sink) Sink {
-	return &tee{shown, record, run, rec}
+	t := &tee{shown: shown, record: record, run: run, rec: rec}
+	for _, env := range []*format.Env{run.Env, rec.Env} {
+		t.names.use(env)
+	}
+	return t
 }
+
+// frameCache gives both sinks the same names of addresses: meanwhile, processes execute other programs and load libraries. It
+// holds one report at a time.
+type frameCache struct {
+	active bool
+	stacks map[stackKey][]format.Frame
+	frames int // in stacks
+	syms   map[symKey]string
+}
+
+type stackKey struct {
+	layout *manifest.Layout
+	id     uint64
+	tgid   uint32
+}
+
+type symKey struct {
+	addr uint64
+	tgid uint32
+}
+
+// maxCached bounds the frames and the symbols of one report. The names of more than that are looked up for each sink.
+const maxCached = 1 << 17
+
+// use makes env look names up in the cache first.
+func (c *frameCache) use(env *format.Env) {
+	if stack := env.Stack; stack != nil {
+		env.Stack = func(l *manifest.Layout, id uint64, tgid uint32) []format.Frame {
+			key := stackKey{l, id, tgid}
+			frames, ok := c.stacks[key]
+			if !ok {
+				frames = stack(l, id, tgid)
+				if c.active && c.frames < maxCached {
+					c.stacks[key] = frames
+					c.frames += len(frames) + 1
+				}
+			}
+			return frames
+		}
+	}
+	if usym := env.Usym; usym != nil {
+		env.Usym = func(addr uint64, tgid uint32) string {
+			key := symKey{addr, tgid}
+			name, ok := c.syms[key]
+			if !ok {
+				if name = usym(addr, tgid); c.active && len(c.syms) < maxCached {
+					c.syms[key] = name
+				}
+			}
+			return name
+		}
+	}
+}
+
+// begin and end enclose one report.
+func (c *frameCache) begin() {
+	c.active, c.stacks, c.syms = true, map[stackKey][]format.Frame{}, map[symKey]string{}
+}
+
+func (c *frameCache) end() { *c = frameCache{} }
 
 // both calls f for both sinks.
 func (t *tee) both(f func(s Sink)) {
 	at := t.run.At
 	t.run.At = orNow(at)
 	t.rec.At = t.run.At
+	t.names.begin()
 	f(t.shown)
 	f(t.record)
+	t.names.end()
 	t.run.At = at
 }
 

@@ -16,9 +16,19 @@ var pacBits = func() []int {
 
 // findPlain returns the mapping of an address, and the address without its authentication code. A word
 // with a code is never looked up itself: each would count as an unknown page of the process.
-func (t *Table) findPlain(addr uint64, tgid uint32) (*mapping, uint64) {
+func (t *Table) findPlain(addr uint64, tgid uint32, in []mapping) (*mapping, uint64) {
+	return plainIn(addr, func(plain uint64) *mapping {
+		if m := findIn(in, plain); m != nil {
+			return m
+		}
+		return t.find(plain, tgid)
+	})
+}
+
+// plainIn is like findPlain, with any way to find the mapping of an address without a code.
+func plainIn(addr uint64, find func(plain uint64) *mapping) (*mapping, uint64) {
 	if len(pacBits) == 0 || addr>>55&1 != 0 { // bit 55 is set in the kernel's addresses
-		return t.find(addr, tgid), addr
+		return find(addr), addr
 	}
 	last := ^uint64(0)
 	for _, bits := range pacBits {
@@ -26,7 +36,7 @@ func (t *Table) findPlain(addr uint64, tgid uint32) (*mapping, uint64) {
 		if plain == last {
 			break
 		}
-		if m := t.find(plain, tgid); m != nil {
+		if m := find(plain); m != nil {
 			return m, plain
 		}
 		last = plain

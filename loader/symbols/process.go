@@ -23,8 +23,10 @@ import (
 // process is a snapshot of a process's memory map, taken when the program reports the
 // process for the first time, or when an address is resolved.
 type process struct {
-	maps      []mapping
-	bytes     int             // size of maps
+	maps      []mapping       // ascending
+	earlier   [][]mapping     // what maps was before the process executed another program, or unmapped files; the latest first
+	execs     uint64          // Watch.executed when maps were read
+	bytes     int             // size of maps and earlier
 	missed    map[uint64]bool // pages that were in no mapping when the map was read again for them
 	parent    uint32          // process whose memory it started with, if it had exited when first seen
 	used      uint64          // as Table.clock counts
@@ -53,13 +55,13 @@ func (t *Table) Snapshot(tgid uint32) {
 	t.mu.Unlock()
 	var maps []mapping
 	var user uint32
-	cost := time.Duration(0)
+	cost, execs := time.Duration(0), t.executed(tgid)
 	if may {
 		cost = threadTime(func() { maps, user = readMaps(tgid) })
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.note(tgid, maps, user)
+	t.note(tgid, maps, user, execs)
 	t.charge(tgid, cost-freeTime)
 	t.Watch.Poll()
 	if p := t.procs[tgid]; len(p.maps) == 0 {
@@ -70,8 +72,16 @@ func (t *Table) Snapshot(tgid uint32) {
 	}
 }
 
-// note stores a process's memory map, and its user at that time.
-func (t *Table) note(tgid uint32, maps []mapping, user uint32) {
+// executed returns Watch.executed of a process, to be stored with a memory map that is read later.
+func (t *Table) executed(tgid uint32) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Watch.Poll()
+	return t.Watch.executed(tgid)
+}
+
+// note stores a process's memory map, and its user and Watch.executed at that time.
+func (t *Table) note(tgid uint32, maps []mapping, user uint32, execs uint64) {
 	t.clock++
 	p := t.procs[tgid]
 	if p == nil {
@@ -83,9 +93,17 @@ func (t *Table) note(tgid uint32, maps []mapping, user uint32) {
 		for i := range maps {
 			maps[i].path = t.intern(maps[i].path)
 		}
-		t.mapBytes -= p.bytes
-		p.maps, p.bytes = maps, mappingBytes(maps)
-		t.mapBytes += p.bytes
+		kept := p.keepEarlier(maps)
+		if p.execs != execs {
+			p.missed = nil
+		}
+		p.maps, p.execs = maps, execs
+		if t.recount(p); kept && t.mapBytes > maxMapBytes {
+			for _, p := range t.procs {
+				p.earlier = nil
+				t.recount(p)
+			}
+		}
 		if p.user != user && p.perf != nil { // another user may have written it
 			t.symBytes -= p.perfBytes
 			p.perf, p.perfBytes = nil, 0
@@ -103,14 +121,44 @@ func (t *Table) note(tgid uint32, maps []mapping, user uint32) {
 	}
 }
 
+// keepEarlier keeps the memory map that maps replace if they lack a part of it: stacks of that time may be printed later. It
+// reports whether it did.
+func (p *process) keepEarlier(maps []mapping) bool {
+	if len(p.maps) > maxWatchedMaps || !slices.ContainsFunc(p.maps, func(m mapping) bool {
+		now := findIn(maps, m.start)
+		return now == nil || now.file != m.file || now.start-now.off != m.start-m.off
+	}) {
+		return false
+	}
+	p.earlier = slices.Insert(p.earlier, 0, p.maps)
+	p.earlier = p.earlier[:min(len(p.earlier), maxEarlier)]
+	return true
+}
+
+// recount counts the size of a process's memory maps again.
+func (t *Table) recount(p *process) {
+	t.mapBytes -= p.bytes
+	p.bytes = mappingBytes(p.maps)
+	for _, maps := range p.earlier {
+		p.bytes += mappingBytes(maps)
+	}
+	t.mapBytes += p.bytes
+}
+
 // noteWatched stores the watch's mappings of a process that has exited, and of the process whose memory it started
 // with, before the watch drops them.
 func (t *Table) noteWatched(tgid uint32, depth int) {
-	maps, parent := t.Watch.known(tgid)
-	if parent == tgid || depth >= maxDepth {
+	programs, parent := t.Watch.programs(tgid), uint32(0)
+	if len(programs) == 0 {
+		t.note(tgid, nil, 0, 0)
+	} else if parent = programs[0].origin(); parent == tgid || depth >= maxDepth {
 		parent = 0
 	}
-	t.note(tgid, maps, 0) // its user is not known: only root may have written its perf map
+	for _, g := range slices.Backward(programs) {
+		if p := t.procs[tgid]; p == nil || len(p.maps) == 0 || p.execs < g.execs {
+			t.note(tgid, g.ascending(), 0, g.execs) // its user is not known: only root may have written its perf map
+		}
+	}
 	if t.procs[tgid].parent = parent; parent == 0 {
 		return
 	}
@@ -119,7 +167,7 @@ func (t *Table) noteWatched(tgid uint32, depth int) {
 		return
 	}
 	if maps, user := readMaps(parent); len(maps) > 0 {
-		t.note(parent, maps, user)
+		t.note(parent, maps, user, t.Watch.executed(parent))
 		return
 	}
 	t.noteWatched(parent, depth+1)
@@ -287,14 +335,16 @@ func parseMapping(line string) (m mapping, ok bool) {
 // Without a symbol, name is empty and file is still set.
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 	f := format.Frame{Address: addr}
-	t.userFrame(&f, tgid)
+	t.renew(tgid)
+	t.userFrame(&f, tgid, nil)
 	return f.Sym, f.File, f.Offset
 }
 
-// userFrame sets what is known of a frame of a process.
-func (t *Table) userFrame(f *format.Frame, tgid uint32) {
+// userFrame sets what is known of a frame of a process, preferably from a memory map that the process had earlier, if in is
+// not nil.
+func (t *Table) userFrame(f *format.Frame, tgid uint32, in []mapping) {
 	t.payer = tgid
-	m, addr := t.findPlain(f.Address, tgid)
+	m, addr := t.findPlain(f.Address, tgid, in)
 	if m == nil {
 		f.Sym, f.File, f.Offset = t.perfMapped(addr, tgid)
 		return
@@ -316,6 +366,59 @@ func (t *Table) userFrame(f *format.Frame, tgid uint32) {
 // maxMissed bounds the unknown pages of a process for which its map is read again.
 const maxMissed = 1024
 
+// renew reads the memory map of a process again if it has executed another program since.
+func (t *Table) renew(tgid uint32) {
+	execs := t.executed(tgid)
+	t.mu.Lock()
+	p := t.procs[tgid]
+	stale := p != nil && len(p.maps) > 0 && p.execs < execs
+	t.mu.Unlock()
+	if !stale {
+		return
+	}
+	t.spend(tgid, func() {
+		maps, user := readMaps(tgid)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if len(maps) > 0 {
+			t.note(tgid, maps, user, execs)
+		} else {
+			t.noteWatched(tgid, 0)
+		}
+	})
+}
+
+// mapOf returns the memory map that a process had when a stack was taken: of those that it had since it was first seen, the
+// one in which most of the addresses are, and of two such the later one. nil is the current one.
+func (t *Table) mapOf(addrs []uint64, tgid uint32) (in []mapping) {
+	if t.Watch == nil { // a new program shows itself by addresses that were not mapped before
+		for _, addr := range addrs {
+			t.findPlain(addr, tgid, nil) // reads the map again
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.procs[tgid]
+	if p == nil || len(p.earlier) == 0 {
+		return nil
+	}
+	found := func(maps []mapping) (n int) {
+		for _, addr := range addrs {
+			if m, _ := plainIn(addr, func(plain uint64) *mapping { return findIn(maps, plain) }); m != nil {
+				n++
+			}
+		}
+		return n
+	}
+	most := found(p.maps)
+	for _, maps := range p.earlier {
+		if n := found(maps); n > most {
+			in, most = maps, n
+		}
+	}
+	return in
+}
+
 // find returns the mapping of an address, nil if it is unknown or was of another process with the same ID.
 func (t *Table) find(addr uint64, tgid uint32) *mapping {
 	m := t.search(addr, tgid)
@@ -336,10 +439,11 @@ func (t *Table) search(addr uint64, tgid uint32) *mapping {
 	}
 	if !recent {
 		recent = !t.spend(tgid, func() {
+			execs := t.executed(tgid)
 			maps, user := readMaps(tgid)
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.note(tgid, maps, user)
+			t.note(tgid, maps, user, execs)
 			t.procs[tgid].read = time.Now()
 		})
 	}
@@ -389,11 +493,20 @@ func (t *Table) known(addr uint64, tgid uint32) (m *mapping, known, recent bool)
 	return m, m != nil || p.missed[addr>>12] || len(p.missed) >= maxMissed, time.Since(p.read) < mapsPause
 }
 
+// find returns the mapping of an address, if there is none any more, that of an earlier time.
 func (p *process) find(addr uint64) *mapping {
 	if p == nil {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(p.maps, addr, func(m mapping, a uint64) int {
+	m := findIn(p.maps, addr)
+	for i := 0; m == nil && i < len(p.earlier); i++ {
+		m = findIn(p.earlier[i], addr)
+	}
+	return m
+}
+
+func findIn(maps []mapping, addr uint64) *mapping {
+	i, found := slices.BinarySearchFunc(maps, addr, func(m mapping, a uint64) int {
 		switch {
 		case m.end <= a:
 			return -1
@@ -405,7 +518,7 @@ func (p *process) find(addr uint64) *mapping {
 	if !found {
 		return nil
 	}
-	return &p.maps[i]
+	return &maps[i]
 }
 
 // symbols returns the symbols of a mapping's file, nil when it cannot be read.

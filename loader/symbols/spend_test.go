@@ -244,7 +244,7 @@ func TestForeignPerfMap(t *testing.T) {
 		t.Fatalf("own file again: %q", got)
 	}
 	p := tab.procs[pid]
-	tab.note(pid, append([]mapping(nil), p.maps...), p.user+1)
+	tab.note(pid, append([]mapping(nil), p.maps...), p.user+1, 0)
 	if tab.procs[pid].perf != nil || tab.symBytes != 0 {
 		t.Errorf("the functions of another user are kept, %d bytes counted", tab.symBytes)
 	}
@@ -283,7 +283,7 @@ func TestManyDeletedFiles(t *testing.T) {
 	for i := range maps {
 		maps[i] = mapping{start: uint64(i) << 12, end: uint64(i+1) << 12, path: "/memfd:x (deleted)", file: fileID{1, uint64(i + 1)}}
 	}
-	if took := threadTime(func() { tab.note(1<<23, maps, 0) }); took > time.Second {
+	if took := threadTime(func() { tab.note(1<<23, maps, 0, 0) }); took > time.Second {
 		t.Errorf("took %v", took)
 	}
 }

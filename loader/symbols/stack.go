@@ -15,7 +15,12 @@ func (t *Table) Kstack(addrs []uint64, mode string) []format.Frame {
 
 // Ustack returns the frames of a user stack of process tgid, like Kstack.
 func (t *Table) Ustack(addrs []uint64, mode string, tgid uint32) []format.Frame {
-	return frames(addrs, mode, func(f *format.Frame) { t.userFrame(f, tgid) })
+	var in []mapping
+	if mode != format.ModeRaw {
+		t.renew(tgid)
+		in = t.mapOf(addrs, tgid)
+	}
+	return frames(addrs, mode, func(f *format.Frame) { t.userFrame(f, tgid, in) })
 }
 
 func frames(addrs []uint64, mode string, find func(f *format.Frame)) []format.Frame {

@@ -22,6 +22,7 @@ type Watch struct {
 	procs map[uint32]*watched
 	order []uint32 // keys of procs, oldest first
 	bytes int      // size of the mappings in procs
+	execs uint64   // how often a process executed a program
 }
 
 // watched holds the mappings of a process since it started or executed another program.
@@ -29,13 +30,35 @@ type watched struct {
 	maps   []mapping // in the order of time
 	parent uint32    // process whose memory it started with; 0: none, it has executed a program since
 	before *watched  // process that had the ID before; nil if it is not known
+	// earlier is the process until it executed its program, which was the execs-th of all processes; nil if it is not known.
+	earlier *watched
+	execs   uint64
 }
+
+// maxEarlier bounds the programs of one process that are known beside the one that it executed last.
+const maxEarlier = 4
 
 func (p *watched) bytes() int {
 	if p == nil {
 		return 0
 	}
-	return mappingBytes(p.maps) + p.before.bytes()
+	return mappingBytes(p.maps) + p.before.bytes() + p.earlier.bytes()
+}
+
+// last returns what is known of the n programs of a process that it executed last.
+func (p *watched) last(n int) *watched {
+	if p == nil || n == 0 {
+		return nil
+	}
+	return &watched{maps: p.maps, parent: p.parent, earlier: p.earlier.last(n - 1), execs: p.execs}
+}
+
+// origin returns the process whose memory a process started with, as watched.parent.
+func (p *watched) origin() uint32 {
+	for p.earlier != nil {
+		p = p.earlier
+	}
+	return p.parent
 }
 
 // Limits of the records.
@@ -137,14 +160,10 @@ func (w *Watch) apply(r *record) {
 	const execMap = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
 	switch {
 	case r.Kind == unix.PERF_RECORD_FORK && len(b) >= 16 && word(0) != word(4):
-		p := &watched{parent: word(4), before: w.procs[word(0)]}
-		if p.before != nil {
-			w.bytes -= p.before.before.bytes()
-			p.before.before = nil
-		}
-		w.begin(word(0), p)
+		w.begin(word(0), &watched{parent: word(4), before: w.procs[word(0)].last(1)})
 	case r.Kind == unix.PERF_RECORD_COMM && len(b) >= 8 && r.Misc&execMap != 0:
-		p := &watched{}
+		w.execs++
+		p := &watched{earlier: w.procs[word(0)].last(maxEarlier), execs: w.execs}
 		if old := w.procs[word(0)]; old != nil {
 			p.before = old.before
 		}
@@ -190,7 +209,15 @@ func (w *Watch) forgetOldest() {
 	w.order = w.order[1:]
 }
 
-// find returns the mapping of an address of a process, and which process made it.
+// executed returns what watched.execs is for a process; 0 if it is not known.
+func (w *Watch) executed(pid uint32) uint64 {
+	if w == nil || w.procs[pid] == nil {
+		return 0
+	}
+	return w.procs[pid].execs
+}
+
+// find returns the mapping of an address of a process, also of one before it executed its program, and which process made it.
 func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 	if w == nil {
 		return nil, 0
@@ -200,15 +227,18 @@ func (w *Watch) find(addr uint64, pid uint32) (m *mapping, by uint32) {
 		if p == nil {
 			return nil, pid
 		}
-		for i := len(p.maps) - 1; i >= 0; i-- { // the latest counts
-			if m := &p.maps[i]; m.start <= addr && addr < m.end {
-				return m, pid
+		for g := p; g != nil; g = g.earlier {
+			for i := len(g.maps) - 1; i >= 0; i-- { // the latest counts
+				if m := &g.maps[i]; m.start <= addr && addr < m.end {
+					return m, pid
+				}
 			}
 		}
-		if p.parent == pid {
+		parent := p.origin()
+		if parent == pid {
 			return nil, pid
 		}
-		pid = p.parent
+		pid = parent
 	}
 	return nil, 0
 }
@@ -232,13 +262,19 @@ func (w *Watch) ambiguous(addr uint64, pid uint32, m *mapping) bool {
 	return o != nil && (o.file != m.file || o.start-o.off != m.start-m.off)
 }
 
-// known returns the mappings of a process, ascending, and the process whose memory it began
-// with; itself if that is unknown, 0 when it began with none.
-func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
-	if w == nil || w.procs[pid] == nil {
-		return nil, 0
+// programs returns what is known of the programs of a process, the one that it executed last first.
+func (w *Watch) programs(pid uint32) (all []*watched) {
+	if w == nil {
+		return nil
 	}
-	p := w.procs[pid]
+	for p := w.procs[pid]; p != nil; p = p.earlier {
+		all = append(all, p)
+	}
+	return all
+}
+
+// ascending returns the mappings of a program, in the order of addresses.
+func (p *watched) ascending() (maps []mapping) {
 	for i := len(p.maps) - 1; i >= 0; i-- { // the latest counts
 		m := p.maps[i]
 		if !slices.ContainsFunc(maps, func(o mapping) bool { return m.start < o.end && o.start < m.end }) {
@@ -246,7 +282,7 @@ func (w *Watch) known(pid uint32) (maps []mapping, parent uint32) {
 		}
 	}
 	sort.Slice(maps, func(i, j int) bool { return maps[i].start < maps[j].start })
-	return maps, p.parent
+	return maps
 }
 
 // isCode reports whether a mapping is one whose symbols can be known.

@@ -3,6 +3,7 @@
 package symbols
 
 import (
+	"encoding/binary"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -142,4 +143,94 @@ func TestWatchWakes(t *testing.T) {
 		}
 	}
 	t.Error("no wake-up after a thousand processes")
+}
+
+// TestExec checks that the stacks that a process had before it executed another program are named by the old program, and
+// those of the new one by the new one, even where both have code at the same addresses; and so for a process that has exited.
+func TestExec(t *testing.T) {
+	at := func(path string, starts ...uint64) (maps []mapping) {
+		for i, start := range starts {
+			maps = append(maps, mapping{start: start, end: start + 0x1000, path: path, file: fileID{uint64(len(path)), uint64(i)}})
+		}
+		return maps
+	}
+	const pid, parent = 1<<23 + 1, 1<<23 + 2 // above the largest process ID
+	w := &Watch{procs: map[uint32]*watched{}}
+	exec := func() {
+		body := make([]byte, 16)
+		binary.NativeEndian.PutUint32(body, pid)
+		w.apply(&record{Record: perfring.Record{Kind: unix.PERF_RECORD_COMM, Misc: 1 << 13, Body: body}})
+	}
+	old, latest := at("/old", 0x400000, 0x7000000), at("/latest", 0x400000, 0x8000000)
+	w.begin(parent, &watched{maps: at("/parent", 0x9000000)})
+	w.begin(pid, &watched{parent: parent})
+	exec()
+	maps := func(maps []mapping) {
+		w.procs[pid].maps = maps
+		w.bytes += mappingBytes(maps)
+	}
+	maps(old)
+	tab := New(true)
+	tab.Watch = w
+	names := func(addrs ...uint64) (names string) {
+		for _, f := range tab.Ustack(addrs, "", pid) {
+			names += f.File
+		}
+		return names
+	}
+	check := func(when string) {
+		t.Helper()
+		for range 2 {
+			for _, x := range []struct {
+				want  string
+				addrs []uint64
+			}{
+				{"/old/old", []uint64{0x400001, 0x7000001}}, {"/latest/latest", []uint64{0x400001, 0x8000001}},
+				{"/latest", []uint64{0x400001}}, {"/old", []uint64{0x7000001}}, {"/parent", []uint64{0x9000001}},
+			} {
+				if got := names(x.addrs...); got != x.want {
+					t.Errorf("%s: %#x is in %s, want %s", when, x.addrs, got, x.want)
+				}
+			}
+		}
+	}
+	tab.Snapshot(pid)
+	if got := names(0x400001); got != "/old" {
+		t.Errorf("before: %s", got)
+	}
+	exec()
+	maps(latest)
+	check("seen before")
+	tab = New(true)
+	tab.Watch = w
+	tab.Snapshot(pid)
+	check("seen after it had exited")
+
+	// Processes that execute programs again and again.
+	for i := range uint64(100) {
+		exec()
+		maps(at("/again", 0x10000*i))
+		tab.renew(pid)
+	}
+	bytes := 0
+	for _, p := range w.procs {
+		bytes += p.bytes()
+	}
+	if w.bytes != bytes {
+		t.Errorf("%d bytes of mappings, but counted %d", bytes, w.bytes)
+	}
+	if p := tab.procs[pid]; len(p.earlier) != maxEarlier || len(w.programs(pid)) != maxEarlier+1 {
+		t.Errorf("%d and %d earlier programs", len(p.earlier), len(w.programs(pid)))
+	}
+	if got := names(0x10000*99 + 1); got != "/again" {
+		t.Errorf("the last of many: %s", got)
+	}
+	if tab.mapBytes != tab.procs[pid].bytes+tab.procs[parent].bytes {
+		t.Errorf("%d bytes counted", tab.mapBytes)
+	}
+	tab.mapBytes += maxMapBytes
+	tab.note(pid, at("/more", 0x100000), 0, 1000)
+	if p := tab.procs[pid]; len(p.earlier) > 0 || p.bytes != mappingBytes(p.maps) {
+		t.Errorf("%d earlier programs without room", len(p.earlier))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -321,5 +322,35 @@ func TestProfileReplay(t *testing.T) {
 	out, err := exec.Command(filepath.Join(dir, "btc"), "replay", "-f", "svg", recording).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "choose one of @count, @bytes, @avg, @hist, @plain with --map") {
 		t.Errorf("without --map: %v %s", err, out)
+	}
+}
+
+// TestReplayOfExec checks that the stacks of a process that executes another program while it is traced are named by the program
+// that they are of, and that a replay prints what the run printed.
+func TestReplayOfExec(t *testing.T) {
+	dir := programs(t)
+	object := compile(t, dir, `
+		tracepoint:syscalls:sys_enter_write /pid == cpid/ { printf("%s%s\n", comm, ustack); @[comm, ustack] = count(); }
+		tracepoint:syscalls:sys_enter_execve /pid == cpid/ { @execs[ustack] = count(); print(@execs); }
+		interval:ms:50 { print(@); }`)
+	recording := filepath.Join(dir, "exec.jsonl")
+	want, _ := run(t, dir, nil, "-q", "--record", recording, "-c", `sh -c 'echo > /dev/null; sleep 0.3; exec dd bs=1 count=2 if=/dev/zero of=/dev/null status=none'`, object)
+	got, err := exec.Command(filepath.Join(dir, "btc"), "replay", recording).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("the replay prints\n%s\nand the run printed\n%s", got, want)
+	}
+	for _, name := range []string{"sh", "dd"} {
+		leafs := regexp.MustCompile(`(?m)(?:^@\[`+name+`, |^`+name+`)\n *(.*)$`).FindAllStringSubmatch(string(want), -1)
+		for _, leaf := range leafs {
+			if !strings.Contains(leaf[1], "+") {
+				t.Errorf("a stack of %s starts with %q", name, leaf[1])
+			}
+		}
+		if len(leafs) < 2 {
+			t.Errorf("%d stacks of %s:\n%s", len(leafs), name, want)
+		}
 	}
 }
