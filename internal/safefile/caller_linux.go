@@ -53,6 +53,26 @@ func callerIDs() (uid, gid int) {
 	return uid, gid
 }
 
+// CallerHome returns the home directory of the user who called this program, "" if it is root itself, or not known.
+func CallerHome() (home string) {
+	if uid, _ := callerIDs(); uid != 0 {
+		lines(userFiles+"/passwd", func(f []string) {
+			if len(f) > 5 && f[2] == strconv.Itoa(uid) {
+				home = f[5]
+			}
+		})
+	}
+	return home
+}
+
+// OfCaller reports whether nobody but root and the user who called this program can change a file, or which file is at its
+// path.
+func OfCaller(f *os.File) bool {
+	path, err := PathOf(f)
+	uid, _ := callerIDs()
+	return err == nil && ofUsers(path, 0, uint32(uid))
+}
+
 // asCaller calls f in a thread with the caller's rights. Go has no call for the credentials of one thread.
 func asCaller(f func()) {
 	if caller.uid < 0 {
@@ -96,14 +116,6 @@ func asCaller(f func()) {
 // groupsOf returns the supplementary groups of a user of this host's files (passwd(5), group(5)); users of other databases
 // have none here. Package os/user is 20 KB.
 func groupsOf(uid int) (groups []int) {
-	lines := func(path string, visit func(f []string)) {
-		text, _ := os.ReadFile(path)
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 3 {
-				visit(f)
-			}
-		}
-	}
 	name := ""
 	lines(userFiles+"/passwd", func(f []string) {
 		if n, err := strconv.Atoi(f[2]); err == nil && n == uid {
@@ -117,6 +129,16 @@ func groupsOf(uid int) (groups []int) {
 		}
 	})
 	return groups
+}
+
+// lines calls visit with the fields of each line of a file of users.
+func lines(path string, visit func(f []string)) {
+	text, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 3 {
+			visit(f)
+		}
+	}
 }
 
 // userFiles is a variable for tests.

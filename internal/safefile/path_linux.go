@@ -44,10 +44,13 @@ func InMemory(f *os.File) bool {
 
 // OfRoot reports whether no user but root can change which file is at an absolute path without symbolic links, or its
 // content.
-func OfRoot(path string) bool {
+func OfRoot(path string) bool { return ofUsers(path, 0, 0) }
+
+// ofUsers is OfRoot for two users.
+func ofUsers(path string, one, other uint32) bool {
 	for {
 		var st unix.Stat_t
-		if unix.Lstat(path, &st) != nil || st.Uid != 0 || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		if unix.Lstat(path, &st) != nil || st.Uid != one && st.Uid != other || st.Mode&0o022 != 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
 			return false
 		}
 		if path == "/" {

@@ -8,8 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"btc/internal/elffile"
 )
 
 // built builds a program with a function of its own in dir and returns its path.
@@ -93,6 +96,122 @@ func TestDebugLink(t *testing.T) {
 	f.Close()
 	if has(t, path) {
 		t.Error("file with a wrong checksum accepted")
+	}
+}
+
+// stripped builds a program in dir that waits, and strips it. It returns the program, its file with the symbols, the name of that
+// file below a directory of debug files, and the address of own_function.
+func stripped(t *testing.T, dir string) (path, debug, name string, addr uint64) {
+	t.Helper()
+	built(t, dir) // are there tools?
+	source := filepath.Join(dir, "wait.c")
+	path, debug = filepath.Join(dir, "wait"), filepath.Join(dir, "wait.debug")
+	if err := os.WriteFile(source, []byte("#include <unistd.h>\nint own_function(int x) { return x * 3; }\nint main(int n, char **v) { write(1, \"x\", 1); pause(); return own_function(n); }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O0", "-static", "-no-pie", "-Wl,--build-id", "-o", path, source).CombinedOutput(); err != nil {
+		t.Skipf("skipped: cannot build a static program: %s", out)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	id := elffile.BuildID(f)
+	elffile.EachSymbol(f, func(s *elffile.Symbol) bool {
+		if string(s.Name()) == "own_function" {
+			addr = s.Value
+		}
+		return true
+	})
+	command(t, "objcopy", "--only-keep-debug", path, debug)
+	command(t, "strip", path)
+	return path, debug, id, addr
+}
+
+// moved moves a file to a name whose directory it makes.
+func moved(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiting starts a program that waits, with a root directory.
+func waiting(t *testing.T, path, root string) uint32 {
+	t.Helper()
+	cmd := exec.Command(path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("skipped: cannot start a process with another root directory: ", err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	out.Read(make([]byte, 1))
+	return uint32(cmd.Process.Pid)
+}
+
+// TestPrivateDebugFile checks that a debug file below the root directory of one process names its functions, and not those
+// of another process that runs the same program.
+func TestPrivateDebugFile(t *testing.T) {
+	dir := t.TempDir()
+	path, debug, id, addr := stripped(t, dir)
+	moved(t, debug, filepath.Join(dir, debugDir, ".build-id", id[:2], id[2:]+".debug"))
+	inside, outside := waiting(t, "/"+filepath.Base(path), dir), waiting(t, path, "")
+	tab := New(true)
+	defer tab.Close()
+	for _, pid := range []uint32{inside, outside, inside} {
+		tab.Snapshot(pid)
+		want := map[uint32]string{inside: "own_function"}[pid]
+		if name, file, _ := tab.User(addr+1, pid); name != want || file == "" {
+			t.Errorf("%t: name %q in %q, want %q", pid == inside, name, file, want)
+		}
+	}
+}
+
+// TestDebuginfod checks that the symbols of a stripped program are found by build id in the cache of debuginfod, unless others
+// can change it, and that a file of another build is not used.
+func TestDebuginfod(t *testing.T) {
+	dir := t.TempDir()
+	path, debug, id, _ := stripped(t, dir)
+	cache := filepath.Join(dir, "cache")
+	t.Setenv("DEBUGINFOD_CACHE_PATH", cache)
+	moved(t, debug, filepath.Join(cache, id, "debuginfo"))
+	safe := false
+	for d := cache; !safe; d = filepath.Dir(d) { // the directory of tests may be below one that others can change
+		fi, err := os.Stat(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fi.Mode().Perm()&0o022 != 0 {
+			break
+		}
+		safe = d == "/"
+	}
+	if has(t, path) != safe {
+		t.Errorf("found: %t, want %t", !safe, safe)
+	}
+	real := ofCaller
+	ofCaller = func(*os.File) bool { return true }
+	t.Cleanup(func() { ofCaller = real })
+	if !has(t, path) {
+		t.Error("not found in a cache that is trusted")
+	}
+	other := filepath.Join(dir, "other")
+	command(t, "gcc", "-O0", "-Wl,--build-id=0x1234567890", "-o", other, filepath.Join(dir, "own.c"))
+	moved(t, other, filepath.Join(cache, id, "debuginfo"))
+	if has(t, path) {
+		t.Error("a file of another build was used")
+	}
+	ofCaller = func(*os.File) bool { return false }
+	if has(t, path) {
+		t.Error("a file that others can change was used")
 	}
 }
 

@@ -4,6 +4,7 @@ package symbols
 
 import (
 	"debug/elf"
+	"errors"
 	"io"
 
 	"btc/internal/elffile"
@@ -14,6 +15,10 @@ type fileSyms struct {
 	table
 	buildID string // in hex
 	used    uint64 // time of last use, in terms of Table.clock
+	// private: names of a separate file that the process has chosen, by its root directory. They are of this process only,
+	// or it could rename the functions of a library that others have mapped, too. They are not
+	// used if the file was read for a process of the host before.
+	private bool
 }
 
 // parsed is the result of reading one ELF file.
@@ -59,8 +64,9 @@ func (p *parsed) addGo(f *elf.File) {
 	})
 }
 
-// parseDebugFile reads the functions of file and of debug, the separate file with the symbols stripped from it.
-func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
+// parseDebugFile reads the functions of file and of debug, the separate file with the symbols stripped from it. Both have the
+// same build id, unless debug was found by its checksum.
+func parseDebugFile(file, debug io.ReaderAt, linked bool) (*parsed, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, err
@@ -70,6 +76,9 @@ func parseDebugFile(file, debug io.ReaderAt) (*parsed, error) {
 		return nil, err
 	}
 	p := &parsed{buildID: elffile.BuildID(f)}
+	if !linked && elffile.BuildID(d) != p.buildID {
+		return nil, errors.New("the debug file is of another build")
+	}
 	p.add(f, f)
 	p.add(d, f)
 	p.sort()

@@ -313,11 +313,11 @@ func TestFilesAreForgotten(t *testing.T) {
 	for i := range uint64(10) {
 		tab.clock++
 		s := &fileSyms{used: tab.clock, table: table{names: make([]byte, maxSymBytes/4)}}
-		tab.files[fileID{1, i}] = s
+		tab.files[fileID{dev: 1, ino: i}] = s
 		tab.symBytes += s.bytes()
 		tab.forgetFiles()
 	}
-	if len(tab.files) != 4 || tab.files[fileID{1, 9}] == nil || tab.symBytes != maxSymBytes {
+	if len(tab.files) != 4 || tab.files[fileID{dev: 1, ino: 9}] == nil || tab.symBytes != maxSymBytes {
 		t.Errorf("%d files, %d bytes", len(tab.files), tab.symBytes)
 	}
 }

@@ -203,7 +203,7 @@ func (r *request) answer() (answer *reply) {
 		if r.flag == 1 && !hasChecksum(debug, r.sum) {
 			return answer
 		}
-		p, err = parseDebugFile(fdReader(r.files[0]), debug)
+		p, err = parseDebugFile(fdReader(r.files[0]), debug, r.flag == 1)
 	case r.kind == askPerfMap && len(r.files) == 1:
 		t, end, full := parsePerfMap(fdReader(r.files[0]), int64(r.off))
 		return &reply{ok: true, table: t, off: uint64(end), full: full}

@@ -326,13 +326,19 @@ func (s *byTime) Less(i, j int) bool {
 	return a.off < b.off || a.off == b.off && a.name < b.name // names are in the order of time
 }
 
-// rootsOf returns the directories below which a process's files are searched.
+// rootsOf returns the directories below which a process's files are searched: that of this process, then that of the
+// process, unless it is the same.
 func rootsOf(tgid uint32) []string {
-	root := fmt.Sprintf("/proc/%d/root", tgid)
-	if _, err := os.Stat(root + "/"); err != nil {
-		return []string{"/"}
+	for _, link := range []string{"root", "ns/mnt"} {
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", tgid, link))
+		if err != nil {
+			break
+		}
+		if own, err := os.Readlink("/proc/self/" + link); err != nil || own != theirs {
+			return []string{"/", fmt.Sprintf("/proc/%d/root", tgid)}
+		}
 	}
-	return []string{root, "/"}
+	return []string{"/"}
 }
 
 // The directory of a mapped file, as the process names it.

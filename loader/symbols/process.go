@@ -45,7 +45,10 @@ type mapping struct {
 }
 
 // fileID identifies a file, also under two names.
-type fileID struct{ dev, ino uint64 }
+type fileID struct {
+	dev, ino uint64
+	process  uint32 // whose names of the file are only its own (fileSyms.private); 0: those of all
+}
 
 // Snapshot reads a process's memory map now, so that its addresses can be resolved after it
 // is gone. A newer snapshot replaces an older one only if it is not empty.
@@ -238,7 +241,7 @@ func (t *Table) hold(m *mapping, tgid uint32) bool {
 	if m.path == vdsoPath {
 		return false
 	}
-	if _, known := t.files[m.file]; known || t.held[m.file] != nil || len(t.held) >= maxHeld {
+	if _, s := t.cached(m, tgid); s != nil || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return false
 	}
 	// Inodes are compared: device numbers of some file systems differ between stat and /proc/PID/maps.
@@ -525,7 +528,7 @@ func findIn(maps []mapping, addr uint64) *mapping {
 func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.mu.Lock()
 	t.clock++
-	s := t.files[m.file]
+	id, s := t.cached(m, tgid)
 	if s != nil {
 		s.used = t.clock
 		t.mu.Unlock()
@@ -545,7 +548,11 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.used = t.clock
-	t.files[m.file] = s
+	if s.private && id.process == 0 {
+		t.files[id] = &fileSyms{used: t.clock, private: true}
+		id.process = tgid
+	}
+	t.files[id] = s
 	t.symBytes += s.bytes()
 	t.forgetFiles()
 	if f := t.held[m.file]; f != nil { // opened in the meantime
@@ -553,6 +560,17 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 		delete(t.held, m.file)
 	}
 	return s.orNil()
+}
+
+// cached returns the symbols of a mapping's file that have been read, and their key; nil if there are none.
+func (t *Table) cached(m *mapping, tgid uint32) (id fileID, s *fileSyms) {
+	id = m.file
+	if s = t.files[id]; s != nil && s.private {
+		s.used = t.clock
+		id.process = tgid
+		s = t.files[id]
+	}
+	return id, s
 }
 
 // orNil returns s, or nil if it is empty.
@@ -592,15 +610,17 @@ func (t *Table) readFileSyms(f *os.File, path string, roots []string) *fileSyms 
 		return &fileSyms{}
 	}
 	id := answer.text
+	private := false
 	if answer.stripped {
-		if more := t.debugFile(f, answer, path, roots); more != nil {
+		var more *reply
+		if more, private = t.debugFile(f, answer, path, roots); more != nil {
 			answer = more
 		}
 	}
 	if answer.full {
 		t.warn("WARNING: a file has too many symbols: some are not read")
 	}
-	return &fileSyms{table: answer.table, buildID: id}
+	return &fileSyms{table: answer.table, buildID: id, private: private}
 }
 
 // forgetFiles drops the symbols of the files that were not used for longest until the

@@ -281,7 +281,7 @@ func TestManyDeletedFiles(t *testing.T) {
 	tab := New(true)
 	maps := make([]mapping, maxMappings)
 	for i := range maps {
-		maps[i] = mapping{start: uint64(i) << 12, end: uint64(i+1) << 12, path: "/memfd:x (deleted)", file: fileID{1, uint64(i + 1)}}
+		maps[i] = mapping{start: uint64(i) << 12, end: uint64(i+1) << 12, path: "/memfd:x (deleted)", file: fileID{dev: 1, ino: uint64(i + 1)}}
 	}
 	if took := threadTime(func() { tab.note(1<<23, maps, 0, 0) }); took > time.Second {
 		t.Errorf("took %v", took)

@@ -171,7 +171,7 @@ func (w *Watch) apply(r *record) {
 	case r.Kind == unix.PERF_RECORD_MMAP2 && len(b) >= 64:
 		name, _, _ := bytes.Cut(b[64:], []byte{0})
 		m := mapping{start: long(8), end: long(8) + long(16), off: long(24), path: string(name),
-			file: fileID{uint64(word(32))<<32 | uint64(word(36)), long(40)}}
+			file: fileID{dev: uint64(word(32))<<32 | uint64(word(36)), ino: long(40)}}
 		if !m.isCode() {
 			return
 		}
