@@ -51,7 +51,7 @@ func newStacks(table gjson.Result) (*stacks, error) {
 	var err error
 	table.ForEach(func(_, x gjson.Result) bool {
 		var f format.Frame
-		if f, err = ParseFrame(x); err == nil && len(f.Sym)+len(f.File)+len(f.BuildID) > maxFrameText {
+		if f, err = ParseFrame(x); err == nil && len(f.Sym)+len(f.File)+len(f.BuildID)+len(f.Source) > maxFrameText {
 			err = errors.New("a frame whose names are too long")
 		}
 		s.table = append(s.table, f)
@@ -79,6 +79,8 @@ func ParseFrame(x gjson.Result) (f format.Frame, err error) {
 			f.File = Text(v)
 		case "build_id":
 			f.BuildID = Text(v)
+		case "source":
+			f.Source = Text(v)
 		case "offset":
 			f.Offset = get(v)
 		case "file_offset":

@@ -12,8 +12,8 @@ import (
 
 // Limits on demangling, because a short name may expand exponentially.
 const (
-	maxMangled    = 4096
-	maxShownShift = 14 // 1<<14 bytes
+	MaxMangled    = 4096 // bytes of a name
+	maxShownShift = 14   // 1<<14 bytes of what is shown
 )
 
 // MatchesCPP reports whether a symbol is the C++ function that a pattern names: "ns::f",
@@ -23,7 +23,7 @@ func MatchesCPP(pattern, symbol string) bool {
 	if !strings.HasPrefix(symbol, "_Z") {
 		return false
 	}
-	if len(symbol) > maxMangled {
+	if len(symbol) > MaxMangled {
 		return false
 	}
 	ways := [][]demangle.Option{{demangle.NoParams, demangle.NoTemplateParams}, {demangle.NoParams}}
@@ -37,4 +37,16 @@ func MatchesCPP(pattern, symbol string) bool {
 		}
 	}
 	return false
+}
+
+// Demangled returns a C++ or Rust name as in the source; a name that would become too long is returned unchanged.
+func Demangled(name string) string {
+	if len(name) > MaxMangled {
+		return name
+	}
+	shown := demangle.Filter(name, demangle.MaxLength(maxShownShift))
+	if len(shown) >= 1<<maxShownShift {
+		return name
+	}
+	return shown
 }

@@ -225,10 +225,14 @@ func (j *JSON) indices(dst []byte, frames []Frame, mode string) []byte {
 	if mode != "" && mode != ModeBpftrace {
 		dst = append(AppendQuoted(append(dst, `"mode": `...), []byte(mode)), ", "...)
 	}
-	dst = j.list(append(dst, `"frames": `...), len(frames), func(dst []byte, i int) []byte {
+	return append(j.AppendIndices(append(dst, `"frames": `...), frames), '}')
+}
+
+// AppendIndices appends the list of the indices of frames in the table.
+func (j *JSON) AppendIndices(dst []byte, frames []Frame) []byte {
+	return j.list(dst, len(frames), func(dst []byte, i int) []byte {
 		return strconv.AppendInt(dst, int64(j.frame(&frames[i])), 10)
 	})
-	return append(dst, '}')
 }
 
 // frame returns the index of a frame in the table.
@@ -247,7 +251,7 @@ func (j *JSON) frame(f *Frame) int {
 		t.text = append(t.text, ", "...)
 	}
 	dst := append(t.text, '{')
-	for _, m := range []struct{ name, text string }{{"sym", f.Sym}, {"file", f.File}, {"build_id", f.BuildID}} {
+	for _, m := range []struct{ name, text string }{{"sym", f.Sym}, {"file", f.File}, {"build_id", f.BuildID}, {"source", f.Source}} {
 		if m.text != "" {
 			dst = append(j.name(append(append(append(dst, '"'), m.name...), `": `...), []byte(m.text)), ", "...)
 		}

@@ -18,8 +18,9 @@ type Frame struct {
 	File       string
 	BuildID    string
 	FileOffset uint64
-	Line       int  // in the source
-	Inlined    bool // into the next frame
+	Source     string // the file with the source code; "": unknown
+	Line       int    // in it
+	Inlined    bool   // into the next frame
 }
 
 // UnwindFailure is the address of the last frame of a stack that could not be unwound.
@@ -64,10 +65,20 @@ func (f *Frame) text(dst []byte, mode string) []byte {
 	}
 	dst = append(dst, "        "...)
 	switch {
+	case f.Sym != "" && f.Inlined:
+		return f.source(append(append(dst, f.Sym...), " (inlined)"...))
 	case f.Sym != "":
-		return strconv.AppendUint(append(append(dst, f.Sym...), '+'), f.Offset, 10)
+		return f.source(strconv.AppendUint(append(append(dst, f.Sym...), '+'), f.Offset, 10))
 	case f.Address == 0: // without a prefix, as with C++ streams
 		return append(dst, '0')
 	}
 	return appendHex(dst, f.Address)
+}
+
+// source appends the line in the source code, if it is known.
+func (f *Frame) source(dst []byte) []byte {
+	if f.Source == "" || f.Line == 0 {
+		return dst
+	}
+	return append(strconv.AppendInt(append(append(append(dst, " ("...), f.Source...), ':'), int64(f.Line), 10), ')')
 }

@@ -193,7 +193,7 @@ func appendStack(dst []uint32, b *profile.Builder, env *format.Env, v format.Val
 		case v.Layout.Mode == format.ModeRaw:
 			name = "0x" + strconv.FormatUint(address, 16)
 		}
-		dst = append(dst, b.Frame(&profile.Frame{Name: valid(name), Address: address, Line: f.Line, Kernel: isKernel, Inlined: f.Inlined}, valid(file), f.BuildID))
+		dst = append(dst, b.Frame(&profile.Frame{Name: valid(name), Address: address, File: valid(f.Source), Line: f.Line, Kernel: isKernel, Inlined: f.Inlined}, valid(file), f.BuildID))
 	}
 	return dst
 }

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/ianlancetaylor/demangle"
 	"golang.org/x/sys/unix"
 
+	"btc/internal/elffile"
 	"btc/internal/safefile"
 )
 
@@ -212,7 +212,7 @@ func (r *request) answer() (answer *reply) {
 	case r.kind == askUnwind && len(r.files) == 1:
 		return r.answerUnwind(fdReader(r.files[0]))
 	case r.kind == askDemangle:
-		return &reply{ok: true, text: demangled(r.text)}
+		return &reply{ok: true, text: elffile.Demangled(r.text)}
 	default:
 		return answer
 	}
@@ -237,22 +237,4 @@ func hasChecksum(r io.ReaderAt, sum uint32) bool {
 	h := crc32.NewIEEE()
 	n, err := io.Copy(h, io.NewSectionReader(r, 0, maxDebugFile+1))
 	return err == nil && n <= maxDebugFile && h.Sum32() == sum
-}
-
-// Limits of demangling: a short name may expand without end.
-const (
-	maxMangled    = 4096
-	maxShownShift = 14
-)
-
-// demangled returns a C++ or Rust name as in the source; a name that would become too long is returned unchanged.
-func demangled(name string) string {
-	if len(name) > maxMangled {
-		return name
-	}
-	shown := demangle.Filter(name, demangle.MaxLength(maxShownShift))
-	if len(shown) >= 1<<maxShownShift {
-		return name
-	}
-	return shown
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/elffile"
 	"btc/internal/safefile"
 	"btc/loader/format"
 )
@@ -663,7 +664,7 @@ func (t *Table) show(name string) string {
 		return shown
 	}
 	shown = name
-	if len(name) <= maxMangled {
+	if len(name) <= elffile.MaxMangled {
 		if !t.spend(t.payer, func() {
 			if answer, err := t.parser.call(&request{kind: askDemangle, text: name}); err == nil && answer.ok {
 				shown = answer.text

@@ -150,7 +150,7 @@ func TestWatchWakes(t *testing.T) {
 func TestExec(t *testing.T) {
 	at := func(path string, starts ...uint64) (maps []mapping) {
 		for i, start := range starts {
-			maps = append(maps, mapping{start: start, end: start + 0x1000, path: path, file: fileID{uint64(len(path)), uint64(i)}})
+			maps = append(maps, mapping{start: start, end: start + 0x1000, path: path, file: fileID{dev: uint64(len(path)), ino: uint64(i)}})
 		}
 		return maps
 	}
