@@ -81,6 +81,54 @@ type Meta struct {
 	// Sites are the expressions that Pos.Site counts. Empty: failing helpers are not
 	// reported.
 	Sites []RuntimeError
+	// Clauses describe the clauses of the script to a loader that explains why one prints nothing.
+	Clauses []Clause
+}
+
+// Clause describes a clause in terms of its source: which part is its predicate, what that compares, and which elements
+// of maps it reads. The positions are those that the instructions have in line info.
+type Clause struct {
+	Number int
+	// Predicate and Last span the predicate and the last statement of the body; NoPos: there is none, or its code has
+	// other positions because it comes from a macro or a function.
+	Predicate, Last Span
+	// Returns is set if the body has a return statement.
+	Returns bool
+	Tests   []Test
+	Reads   []MapRead
+	Stores  []string // maps of which some clause reads elements, and this one stores them
+}
+
+// Span is a part of the script.
+type Span struct {
+	Pos     Pos
+	EndLine int
+	EndCol  int // column after the last byte
+}
+
+// Test is an operand of && or || in a predicate: a comparison, or a value that must not be 0.
+type Test struct {
+	Span Span
+	// Left, Op and Right are the comparison as written, cut to MaxTestText bytes; Op and Right are empty for a value.
+	Left, Op, Right string
+	// Builtin is the builtin that Left is (comm, pid, tid, uid, gid, cpu), if it is one.
+	Builtin string
+	// Kind is int or string if Left is one and Right is a literal, whose value is Number or Literal. Size is the size in
+	// bytes of an integer, or how many bytes of a string are compared.
+	Kind    string
+	Size    int
+	Signed  bool
+	Number  int64
+	Literal string
+}
+
+// MaxTestText bounds the parts of a Test in bytes.
+const MaxTestText = 128
+
+// MapRead is a position where the script reads an element of a map.
+type MapRead struct {
+	Map  string
+	Span Span
 }
 
 // Need is a kernel feature without which a construct of the script cannot run.

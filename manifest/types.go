@@ -33,6 +33,55 @@ type Manifest struct {
 	Losses []Loss `json:"losses,omitempty"`
 	// Fields lists the CO-RE accesses, so that the error for a failed relocation can quote the script.
 	Fields []FieldUse `json:"fields,omitempty"`
+	// Clauses describe clauses of the script for btrun --why; those of which it says nothing are absent.
+	Clauses []Clause `json:"clauses,omitempty"`
+}
+
+// Clause describes a clause in terms of its source. Instructions of its programs have these positions in line info,
+// except for code of macros and functions.
+type Clause struct {
+	Number int `json:"number"` // as in Program.Clause
+	// Predicate is absent without a predicate, and for one whose code has other positions.
+	Predicate *Span `json:"predicate,omitempty"`
+	// Last is the last statement of the body.
+	Last    *Span     `json:"last,omitempty"`
+	Returns bool      `json:"returns,omitempty"` // the body has a return statement
+	Tests   []Test    `json:"tests,omitempty"`   // the operands of && and || in the predicate
+	Reads   []MapRead `json:"reads,omitempty"`   // elements of maps that the clause reads
+	// Stores are the maps that the clause stores to, of those that some clause reads elements of.
+	Stores []string `json:"stores,omitempty"`
+}
+
+// Span is a part of the script, 1-based. EndCol is the column after its last byte.
+type Span struct {
+	Line    int `json:"line"`
+	Col     int `json:"col"`
+	EndLine int `json:"end_line"`
+	EndCol  int `json:"end_col"`
+}
+
+// Test is a comparison in a predicate, or a value that must not be 0.
+type Test struct {
+	Span Span `json:"span"`
+	// Left, Op and Right are the comparison as written, long parts cut; a value has only Left.
+	Left  string `json:"left"`
+	Op    string `json:"op,omitempty"`
+	Right string `json:"right,omitempty"`
+	// Builtin is comm, pid, tid, uid, gid or cpu, if Left is that.
+	Builtin string `json:"builtin,omitempty"`
+	// Kind is int or string if Left is one and Right is a literal: Number or Literal. Size is that of the integer in
+	// bytes, or the number of bytes of the string that are compared at most.
+	Kind    string `json:"kind,omitempty"`
+	Size    int    `json:"size,omitempty"`
+	Signed  bool   `json:"signed,omitempty"`
+	Number  int64  `json:"value,omitempty"`
+	Literal string `json:"literal,omitempty"`
+}
+
+// MapRead is an element of a map that the script reads.
+type MapRead struct {
+	Map  string `json:"map"`
+	Span Span   `json:"span"`
 }
 
 // Object binds the ELF file.

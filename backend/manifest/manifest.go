@@ -151,6 +151,9 @@ func Build(m *ir.Module, funcs []*emit.Func, object []byte, compiler string) *ma
 		out.Errors = append(out.Errors,
 			manifest.Error{Text: e.Text, Helper: e.Helper, Pos: span(e.Pos, e.End), Chain: e.Chain})
 	}
+	for i := range m.Meta.Clauses {
+		out.Clauses = append(out.Clauses, clause(&m.Meta.Clauses[i]))
+	}
 	for _, n := range m.Meta.Needs {
 		out.Needs = append(out.Needs, manifest.Need{Feature: n.Feature, Construct: n.Construct, Pos: pos(n.Pos)})
 	}
@@ -175,6 +178,30 @@ func nameParams(m *ir.Module, out *manifest.Manifest) {
 		name(&out.Events[i].FormatFrom)
 	}
 	out.EachLayout(func(l *manifest.Layout, _ manifest.Pos) { name(&l.FormatFrom) })
+}
+
+func clause(c *ir.Clause) manifest.Clause {
+	out := manifest.Clause{
+		Number: c.Number, Predicate: spanOf(c.Predicate), Last: spanOf(c.Last), Returns: c.Returns, Stores: c.Stores,
+	}
+	for _, t := range c.Tests {
+		out.Tests = append(out.Tests, manifest.Test{
+			Span: *spanOf(t.Span), Left: t.Left, Op: t.Op, Right: t.Right, Builtin: t.Builtin,
+			Kind: t.Kind, Size: t.Size, Signed: t.Signed, Number: t.Number, Literal: t.Literal,
+		})
+	}
+	for _, r := range c.Reads {
+		out.Reads = append(out.Reads, manifest.MapRead{Map: r.Map, Span: *spanOf(r.Span)})
+	}
+	return out
+}
+
+// spanOf returns a span in the manifest's form, nil if there is none.
+func spanOf(s ir.Span) *manifest.Span {
+	if s.Pos.Line == 0 {
+		return nil
+	}
+	return &manifest.Span{Line: s.Pos.Line, Col: s.Pos.Col, EndLine: s.EndLine, EndCol: s.EndCol}
 }
 
 // arches returns the labels of the architectures that the object serves.

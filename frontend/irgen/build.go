@@ -56,6 +56,7 @@ func Module(info *check.Info, name string) *ir.Module {
 	for i, p := range info.Programs {
 		b.program(i, p)
 	}
+	b.clauses()
 	b.subprograms()
 	b.sizeStacks()
 	return b.m

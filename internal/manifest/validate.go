@@ -36,6 +36,7 @@ const (
 	maxInsn      = 1 << 20 // the kernel accepts a million
 	maxColumn    = maxSource
 	maxChain     = 64       // calls of macros
+	maxTests     = 1 << 10  // comparisons of a predicate
 	maxPrinted   = 32 << 20 // approximate bytes of one printed value of a map
 	maxShown     = 8 << 20  // the same for an event, whose record has 64 KiB
 	maxIntervals = 1000000  // intervals of a tseries; the language's own limit
@@ -218,6 +219,7 @@ func (m *Manifest) Validate() error {
 	m.Given.check(c)
 	m.checkLosses(c)
 	m.checkUses(c)
+	m.checkClauses(c)
 	m.checkUnique(c)
 	if c.err != nil {
 		return c.err
@@ -280,6 +282,46 @@ func (m *Manifest) checkCounts(c *checker) {
 	c.within(whole.key("needs"), int64(len(m.Needs)), 0, maxPerScript)
 	c.within(whole.key("losses"), int64(len(m.Losses)), 0, maxPerScript)
 	c.within(whole.key("fields"), int64(len(m.Fields)), 0, maxPerScript)
+	c.within(whole.key("clauses"), int64(len(m.Clauses)), 0, maxPrograms)
+}
+
+// checkClauses checks the descriptions of clauses, which only messages use.
+func (m *Manifest) checkClauses(c *checker) {
+	for i := range m.Clauses {
+		x, path := &m.Clauses[i], whole.item("clauses", i)
+		c.within(path.key("number"), int64(x.Number), 0, maxPrograms)
+		c.span(path.key("predicate"), x.Predicate)
+		c.span(path.key("last"), x.Last)
+		c.within(path.key("tests"), int64(len(x.Tests)), 0, maxTests)
+		c.within(path.key("reads"), int64(len(x.Reads)), 0, maxPerScript)
+		c.within(path.key("stores"), int64(len(x.Stores)), 0, maxMaps)
+		for j := range x.Tests {
+			t, path := &x.Tests[j], path.item("tests", j)
+			c.span(path.key("span"), &t.Span)
+			c.text(path.key("left"), t.Left, maxName)
+			c.text(path.key("op"), t.Op, maxName)
+			c.text(path.key("right"), t.Right, maxName)
+			c.text(path.key("builtin"), t.Builtin, maxName)
+			c.text(path.key("kind"), t.Kind, maxName)
+			c.text(path.key("literal"), t.Literal, maxName)
+			c.within(path.key("size"), int64(t.Size), 0, maxValue)
+		}
+		for j := range x.Reads {
+			c.span(path.item("reads", j).key("span"), &x.Reads[j].Span)
+			c.text(path.item("reads", j).key("map"), x.Reads[j].Map, maxName)
+		}
+		for j, name := range x.Stores {
+			c.text(path.item("stores", j), name, maxName)
+		}
+	}
+}
+
+func (c *checker) span(path place, s *Span) {
+	if s == nil {
+		return
+	}
+	c.pos(path, &Pos{Line: s.Line, Col: s.Col, EndCol: s.EndCol})
+	c.within(path.key("end_line"), int64(s.EndLine), 0, maxSource)
 }
 
 // checkUses checks the keys that only messages use.
