@@ -163,6 +163,9 @@ func readLine(b *bufio.Reader, limit int) ([]byte, error) {
 		if line, err = b.ReadSlice('\n'); len(long)+len(line) > limit {
 			return nil, fmt.Errorf("a line of more than %d MiB", limit>>20)
 		}
+		if len(long)+len(line) > cap(long) {
+			long = slices.Grow(long, len(long)) // a line may have a hundred megabytes
+		}
 		long = append(long, line...)
 	}
 	return long, err

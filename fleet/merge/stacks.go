@@ -111,27 +111,33 @@ func IsStack(v gjson.Result) bool {
 	return v.IsObject() && v.Get("frames").IsArray() && (v.Get("id").Exists() || v.Get("addresses").Exists() || strings.HasPrefix(v.Raw, `{"frames"`) || strings.HasPrefix(v.Raw, `{"mode"`))
 }
 
-// Frames returns the frames of a stack, whose indices are in a table.
-func Frames(v gjson.Result, table []format.Frame) ([]format.Frame, error) {
+// Frames returns the frames of a stack, whose indices are in a table of n frames.
+func Frames(v gjson.Result, n int) ([]uint32, error) {
 	list := v.Get("frames")
 	if !list.IsArray() {
 		return nil, nil
 	}
-	frames := make([]format.Frame, 0, min(strings.Count(list.Raw, ",")+1, maxFrames))
-	var err error
-	list.ForEach(func(_, x gjson.Result) bool {
-		i, e := number(x, false)
-		switch {
-		case e != nil || i >= uint64(len(table)):
-			err = errors.New("a stack with a frame that is not in the table")
-		case len(frames) == maxFrames:
-			err = fmt.Errorf("a stack of more than %d frames", maxFrames)
-		default:
-			frames = append(frames, table[i])
+	raw := list.Raw // valid JSON, of which there may be megabytes
+	frames := make([]uint32, 0, min(strings.Count(raw, ",")+1, maxFrames))
+	for at := 1; ; {
+		for at < len(raw) && strings.IndexByte(" \t\r\n,", raw[at]) >= 0 {
+			at++
 		}
-		return err == nil
-	})
-	return frames, err
+		if at >= len(raw)-1 {
+			return frames, nil
+		}
+		i, from := 0, at
+		for ; raw[at] >= '0' && raw[at] <= '9' && i < n; at++ {
+			i = 10*i + int(raw[at]-'0')
+		}
+		switch {
+		case at == from || i >= n || strings.IndexByte(" \t\r\n,]", raw[at]) < 0:
+			return nil, errors.New("a stack with a frame that is not in the table")
+		case len(frames) == maxFrames:
+			return nil, fmt.Errorf("a stack of more than %d frames", maxFrames)
+		}
+		frames = append(frames, uint32(i))
+	}
 }
 
 // text returns the text of a stack, and keeps its frames.
@@ -142,9 +148,13 @@ func (s *stacks) text(v gjson.Result) (string, error) {
 		}
 		return text.Str, nil
 	}
-	frames, err := Frames(v, s.table)
+	indices, err := Frames(v, len(s.table))
 	if err != nil {
 		return "", err
+	}
+	frames := make([]format.Frame, len(indices))
+	for i, frame := range indices {
+		frames[i] = s.table[frame]
 	}
 	mode := strings.Clone(v.Get("mode").Str)
 	text := string(format.AppendStack(nil, frames, mode))

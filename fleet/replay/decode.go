@@ -30,7 +30,8 @@ type decoder struct {
 	probes  map[uint64]string
 	cgroups map[uint64]format.Cgroup
 	times   map[moment]string
-	stacks  map[symbol][]format.Frame
+	stacks  map[symbol]stack
+	shown   []format.Frame    // of the stack that was asked for last
 	known   map[string]uint64 // numbers of texts without one, as in a merged report
 	room    int               // bytes that the decoded line may still take
 	loose   bool              // a string may be any JSON
@@ -40,6 +41,12 @@ type decoder struct {
 type symbol struct {
 	number uint64
 	pid    uint32
+}
+
+// stack is a stack as the indices of its frames in the table of the line, or as the frames.
+type stack struct {
+	indices []uint32
+	frames  []format.Frame
 }
 
 // moment is a time as the script prints it.
@@ -73,7 +80,7 @@ func (d *decoder) take(n int) error {
 func (d *decoder) start(line gjson.Result) error {
 	*d = decoder{
 		symbols: map[symbol]string{}, names: map[uint64]string{}, probes: map[uint64]string{}, cgroups: map[uint64]format.Cgroup{},
-		times: map[moment]string{}, stacks: map[symbol][]format.Frame{}, known: map[string]uint64{}, room: maxDecoded,
+		times: map[moment]string{}, stacks: map[symbol]stack{}, known: map[string]uint64{}, room: maxDecoded,
 	}
 	var err error
 	line.Get("frames").ForEach(func(_, x gjson.Result) bool {
@@ -96,7 +103,21 @@ func (d *decoder) env(e *format.Env) {
 	e.Probe = func(id uint64) string { return d.probes[id] }
 	e.Cgroup = func(id uint64, _ string) format.Cgroup { return d.cgroups[id] }
 	e.Strftime = func(l *manifest.Layout, ns uint64) string { return d.times[moment{ns, l.Clock, l.Format}] }
-	e.Stack = func(_ *manifest.Layout, id uint64, pid uint32) []format.Frame { return d.stacks[symbol{id, pid}] }
+	e.Stack = func(_ *manifest.Layout, id uint64, pid uint32) []format.Frame {
+		return d.framesOf(d.stacks[symbol{id, pid}])
+	}
+}
+
+// framesOf returns the frames of a stack, until the next call.
+func (d *decoder) framesOf(s stack) []format.Frame {
+	if len(s.indices) == 0 {
+		return s.frames
+	}
+	d.shown = d.shown[:0]
+	for _, i := range s.indices {
+		d.shown = append(d.shown, d.frames[i])
+	}
+	return d.shown
 }
 
 // value decodes a value of fixed size.
@@ -378,17 +399,16 @@ func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 }
 
 // stack returns the frames of a stack.
-func (d *decoder) stack(v gjson.Result) ([]format.Frame, error) {
-	frames, err := []format.Frame(nil), error(nil)
+func (d *decoder) stack(v gjson.Result) (s stack, err error) {
 	if v.Get("addresses").Exists() { // version 1
-		frames = framesOf(v)
+		s.frames = framesOf(v)
 	} else {
-		frames, err = merge.Frames(v, d.frames)
+		s.indices, err = merge.Frames(v, len(d.frames))
 	}
 	if err == nil {
-		err = d.take(len(frames) * frameSize)
+		err = d.take(len(s.frames)*frameSize + len(s.indices)*4)
 	}
-	return frames, err
+	return s, err
 }
 
 // numberOf stores a number for a text, in the order in which texts first occur, by which their bytes are ordered, too.
@@ -420,7 +440,7 @@ func (d *decoder) textOnly(b []byte, l *manifest.Layout, text string) error {
 	case "ksym", "usym":
 		d.symbols[symbol{n, 0}] = text
 	case "kstack", "ustack":
-		d.stacks[symbol{n, 0}] = []format.Frame{{Sym: text}}
+		d.stacks[symbol{n, 0}] = stack{frames: []format.Frame{{Sym: text}}}
 	default:
 		return fmt.Errorf("unknown kind %.40q", l.Kind)
 	}

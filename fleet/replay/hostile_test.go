@@ -160,7 +160,7 @@ func TestBounds(t *testing.T) {
 		{"entries of an unknown number of hosts", hosts(`[]`), ""},
 		{"large keys", strings.Replace(strings.Replace(small, `"key_size":8,"value_size":8,"max_entries":4096,"key":{"kind":"int","size":8,"signed":true}`, `"key_size":4096,"value_size":8,"max_entries":4096,"key":{"kind":"string","size":4096}`, 1), entries, list(`{"key": ["a"], "value": 1}`, 300), 1), large},
 		{"frames", strings.Replace(small, entries, entries+`, "frames": [`+strings.Repeat(`{"address": 1}, `, 9000)+`{"address": 2}]`, 1), large},
-		{"stacks", strings.Replace(stacks, entries, list(`{"key": [{"id": 1, "frames": [`+strings.Repeat("0, ", 99)+`0]}], "value": 1}`, 100)+`, "frames": [{"address": 1}]`, 1), large},
+		{"stacks", strings.Replace(stacks, entries, list(`{"key": [{"id": 1, "frames": [`+strings.Repeat("0, ", 99)+`0]}], "value": 1}`, 3000)+`, "frames": [{"address": 1}]`, 1), large},
 		{"detached", head + "\n" + strings.Repeat(detached, 4096) + rest, ""},
 		{"too many detached", head + "\n" + strings.Repeat(detached, 4097) + rest, "r.jsonl:4098: the budget has detached more than 4096 probes"},
 	} {

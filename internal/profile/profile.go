@@ -8,7 +8,7 @@
 package profile
 
 import (
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -139,8 +139,12 @@ func (p *Profile) Folded(write func(line []byte)) (negative int) {
 		}
 		names[i] = string(name)
 	}
-	sums := map[string]int{}
-	var stacks []string
+	type folded struct {
+		stack string
+		sum   int64
+	}
+	index := map[string]int{} // in stacks
+	var stacks []folded
 	var line []byte
 	for i := range p.Samples {
 		s := &p.Samples[i]
@@ -163,15 +167,18 @@ func (p *Profile) Folded(write func(line []byte)) (negative int) {
 		if len(line) == 0 {
 			line = append(line, ";"+NoStack...)
 		}
-		if sums[string(line)] == 0 {
-			stacks = append(stacks, string(line))
+		j, ok := index[string(line)]
+		if !ok {
+			j = len(stacks)
+			stacks = append(stacks, folded{string(line), 0})
+			index[stacks[j].stack] = j
 		}
-		sums[string(line)] += int(value)
+		stacks[j].sum += value
 	}
-	sort.Strings(stacks)
-	for _, stack := range stacks {
-		line = append(append(line[:0], stack[1:]...), ' ')
-		write(append(strconv.AppendInt(line, int64(sums[stack]), 10), '\n'))
+	slices.SortFunc(stacks, func(a, b folded) int { return strings.Compare(a.stack, b.stack) })
+	for i := range stacks {
+		line = append(append(line[:0], stacks[i].stack[1:]...), ' ')
+		write(append(strconv.AppendInt(line, stacks[i].sum, 10), '\n'))
 	}
 	return negative
 }

@@ -147,6 +147,7 @@ func Make(o *manifest.Manifest, m *manifest.Map, elems []render.Element, env *fo
 	}
 	plain := *env
 	plain.Escape, plain.Trailer = false, ""
+	known := map[uint64]frame{}
 	b.Samples = make([]profile.Sample, len(elems))
 	for i := range elems {
 		s := &b.Samples[i]
@@ -155,14 +156,14 @@ func Make(o *manifest.Manifest, m *manifest.Map, elems []render.Element, env *fo
 				v := format.Value{Layout: p.Layout, Bytes: elems[i].Key[p.off:]}
 				switch {
 				case p.Kind == kind:
-					s.Frames = appendStack(s.Frames, b, &plain, v)
+					s.Frames = appendStack(s.Frames, b, known, &plain, v)
 				case kind == "" && !isStack(p.Layout):
 					v.Bytes = v.Bytes[:p.Size]
 					s.Labels = append(s.Labels, valid(string(plain.Append(nil, v))))
 				}
 			}
 		}
-		s.Values = values(m, &elems[i])
+		s.Values = values(m, b.Types, &elems[i])
 	}
 	return &b.Profile
 }
@@ -170,8 +171,15 @@ func Make(o *manifest.Manifest, m *manifest.Map, elems []render.Element, env *fo
 // valid returns text for a pprof file, whose strings are UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// appendStack appends the frames of a stack, outermost first.
-func appendStack(dst []uint32, b *profile.Builder, env *format.Env, v format.Value) []uint32 {
+// frame is a frame that a profile has, at an index.
+type frame struct {
+	format.Frame
+	layout *manifest.Layout
+	index  uint32
+}
+
+// appendStack appends the frames of a stack, outermost first. known has the last frame at each address.
+func appendStack(dst []uint32, b *profile.Builder, known map[uint64]frame, env *format.Env, v format.Value) []uint32 {
 	frames := env.StackOf(v)
 	if len(frames) == 0 && binary.NativeEndian.Uint64(v.Bytes) != 0 {
 		frames = []format.Frame{{Sym: profile.NoStack}} // was lost
@@ -179,6 +187,10 @@ func appendStack(dst []uint32, b *profile.Builder, env *format.Env, v format.Val
 	isKernel := v.Layout.Kind == "kstack"
 	for i := len(frames) - 1; i >= 0; i-- {
 		f := &frames[i]
+		if k := known[f.Address]; k.layout == v.Layout && k.Frame == *f {
+			dst = append(dst, k.index)
+			continue
+		}
 		name, address, file := f.Sym, f.Address, f.File
 		switch {
 		case address == format.UnwindFailure:
@@ -193,13 +205,15 @@ func appendStack(dst []uint32, b *profile.Builder, env *format.Env, v format.Val
 		case v.Layout.Mode == format.ModeRaw:
 			name = "0x" + strconv.FormatUint(address, 16)
 		}
-		dst = append(dst, b.Frame(&profile.Frame{Name: valid(name), Address: address, File: valid(f.Source), Line: f.Line, Kernel: isKernel, Inlined: f.Inlined}, valid(file), f.BuildID))
+		index := b.Frame(&profile.Frame{Name: valid(name), Address: address, File: valid(f.Source), Line: f.Line, Kernel: isKernel, Inlined: f.Inlined}, valid(file), f.BuildID)
+		known[f.Address] = frame{*f, v.Layout, index}
+		dst = append(dst, index)
 	}
 	return dst
 }
 
-// values returns the values of an element, for each of Types.
-func values(m *manifest.Map, el *render.Element) []int64 {
+// values returns the values of an element, for each of types, which are those of its map.
+func values(m *manifest.Map, types []profile.Type, el *render.Element) []int64 {
 	value := el.Value
 	switch m.Shape {
 	case "hist", "lhist":
@@ -210,7 +224,7 @@ func values(m *manifest.Map, el *render.Element) []int64 {
 	if !m.Signed() {
 		value = min(value, math.MaxInt64)
 	}
-	if len(Types(m)) > 1 {
+	if len(types) > 1 {
 		return []int64{int64(el.Count), int64(value)}
 	}
 	return []int64{int64(value)}

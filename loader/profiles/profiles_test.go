@@ -122,12 +122,12 @@ func TestValues(t *testing.T) {
 		if !cmp.Equal(types, x.types) {
 			t.Errorf("%s %s: types %v, want %v", x.shape, x.name, types, x.types)
 		}
-		if types != nil && !cmp.Equal(values(m, el), x.values) {
-			t.Errorf("%s: values %d, want %d", x.shape, values(m, el), x.values)
+		if types != nil && !cmp.Equal(values(m, types, el), x.values) {
+			t.Errorf("%s: values %d, want %d", x.shape, values(m, types, el), x.values)
 		}
 	}
 	big := &render.Element{State: aggregate.State{Value: 1 << 63}}
-	if got := values(&manifest.Map{Shape: "count", Value: &number}, big); got[0] != 1<<63-1 {
+	if got := values(&manifest.Map{Shape: "count", Value: &number}, nil, big); got[0] != 1<<63-1 {
 		t.Errorf("a count that pprof cannot express: %d", got[0])
 	}
 }
