@@ -334,6 +334,16 @@ func (s *Session) Attached() int {
 	return s.sites
 }
 
+// Verified returns how many programs the kernel has verified, once the session is loaded.
+func (s *Session) Verified() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return 0
+	}
+	return s.run.Verified()
+}
+
 // Site is what became of an attach point of the script, or of several that share one program.
 type Site struct {
 	Probe    string   // as in the script

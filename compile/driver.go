@@ -64,6 +64,9 @@ type Input struct {
 	Params  []string
 	Options map[string]string
 	FixAll  bool
+	// Words are further Params and Options as a command line has them: words, --name=value, and --name value if the
+	// option is not a bool.
+	Words []string
 	// HelperErrors generates code that reports each failing helper.
 	HelperErrors bool
 	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) override those of the script.
@@ -101,8 +104,9 @@ type Output struct {
 // Compile compiles a script. The list holds its errors and warnings; the output is nil if there are errors.
 func Compile(in Input) (*Output, *diag.List) {
 	diags := &diag.List{}
-	in.fixed = in.newFixed()
 	src := diag.NewSource(in.Name, in.Text)
+	in.splitWords(src)
+	in.fixed = in.newFixed()
 	m := frontend(in, src, diags)
 	if m == nil {
 		return nil, diags

@@ -6,12 +6,51 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 
 	backendmanifest "btc/backend/manifest"
+	"btc/frontend/ast"
 	"btc/frontend/check"
+	"btc/frontend/diag"
+	"btc/frontend/expand"
+	"btc/frontend/parse"
 	"btc/internal/manifest"
 	"btc/ir"
 )
+
+// splitWords divides in.Words into Params and Options. Only where a bare --name precedes a word does it need the script.
+func (in *Input) splitWords(src *diag.Source) {
+	if len(in.Words) == 0 {
+		return
+	}
+	valued := sync.OnceValue(func() map[string]bool { return valuedOptions(src) })
+	params, options := manifest.SplitParams(in.Words, func(name string) bool { return valued()[name] })
+	for name, v := range in.Options {
+		if _, given := options[name]; !given {
+			options[name] = v
+		}
+	}
+	in.Params, in.Options, in.Words = append(slices.Clip(in.Params), params...), options, nil
+}
+
+// valuedOptions returns the names of the script's own getopt calls whose default is not a bool.
+func valuedOptions(src *diag.Source) map[string]bool {
+	names := map[string]bool{}
+	script := parse.Script(src, &diag.List{}, expand.Values(check.IsValue))
+	if script == nil {
+		return names
+	}
+	ast.Inspect(script, func(n ast.Node) bool {
+		if x, ok := n.(*ast.Call); ok && x.Func.Text == "getopt" && len(x.Args) > 1 {
+			name, isName := ast.Unparen(x.Args[0]).(*ast.StringLit)
+			if _, isBool := ast.Unparen(x.Args[1]).(*ast.BoolLit); isName && !isBool {
+				names[name.Value] = true
+			}
+		}
+		return true
+	})
+	return names
+}
 
 // fixed are the parameters whose values are compiled into the code.
 type fixed struct {

@@ -93,7 +93,7 @@ func (b *bundler) object(line *option.Line) (out string, files *object.Files, la
 		}
 		return strings.TrimSuffix(filepath.Base(path), ".o"), files, label, 0, nil
 	}
-	s.scriptParams(line.After)
+	s.words = line.After
 	name, text, err := s.script(line.Operands)
 	if err != nil {
 		return "", nil, "", 1, err

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 
 	"btc/cmd/btc/forecast"
@@ -27,8 +29,8 @@ type checked struct {
 func checkCommand() *command {
 	var c checker
 	return &command{
-		name: "check", operands: "FILE.o ...", summary: "report whether objects would load on the kernels of targets", files: []string{"o"},
-		about:  "No kernel is needed: what is known of each is in its target.",
+		name: "check", operands: "FILE.o|FILE.bt ...", summary: "report whether objects would load on the kernels of targets", files: []string{"o", "bt"},
+		about:  "No kernel is needed: what is known of each is in its target. A script is compiled first, for the targets; no file is written.",
 		status: "0 if nothing fails, 2 if a target's kernel would refuse an object, 1 if the check was not possible.",
 		examples: []example{
 			{"btc check reads.o", "check against the built-in targets"},
@@ -55,7 +57,7 @@ type checker struct {
 func (k *checker) run(line *option.Line) int {
 	objects := line.All()
 	if len(objects) == 0 {
-		return fail("no object to check: expected FILE.o from `btc compile`")
+		return fail("nothing to check: expected FILE.o from btc compile, or FILE.bt")
 	}
 	targets, err := openTargets(k.targets)
 	if err != nil {
@@ -63,7 +65,15 @@ func (k *checker) run(line *option.Line) int {
 	}
 	var all []checked
 	for _, path := range objects {
-		some, err := checkObject(path, targets, len(k.targets) > 0)
+		read := func() (*object.Object, error) { return object.Read(path) }
+		if !strings.HasSuffix(path, ".o") {
+			compiled, status := k.compile(path)
+			if compiled == nil {
+				return status
+			}
+			read = compiled.Parse
+		}
+		some, err := checkObject(path, read, targets, len(k.targets) > 0)
 		if err != nil {
 			return fail("%v", err)
 		}
@@ -89,6 +99,21 @@ func (k *checker) run(line *option.Line) int {
 	return 0
 }
 
+// compile compiles a script for the targets. Without a result the compiler has printed its errors; the exit status is then 1.
+func (k *checker) compile(path string) (*object.Files, int) {
+	var s scriptFlags
+	s.targets.files = k.targets
+	name, text, err := s.script([]string{path})
+	if err != nil {
+		return nil, fail("%v", err)
+	}
+	out, status := s.compile(name, text)
+	if out == nil {
+		return nil, max(status, 1)
+	}
+	return object.NewFiles(strings.TrimSuffix(path, filepath.Ext(path))+".o", out.Object, nil), 0
+}
+
 // openTargets opens the files; without any, the embedded targets.
 func openTargets(files []string) ([]*kernel.Target, error) {
 	if len(files) == 0 {
@@ -107,10 +132,10 @@ func openTargets(files []string) ([]*kernel.Target, error) {
 
 // checkObject checks one object. Embedded targets of architectures that the
 // object does not support are skipped unless they were requested.
-func checkObject(path string, targets []*kernel.Target, explicit bool) ([]checked, error) {
+func checkObject(path string, read func() (*object.Object, error), targets []*kernel.Target, explicit bool) ([]checked, error) {
 	var all []checked
 	for _, t := range targets {
-		o, err := object.Read(path) // read again, because relocation modifies it
+		o, err := read() // again for each, because relocation modifies it
 		if err != nil {
 			return nil, err
 		}

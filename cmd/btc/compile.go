@@ -10,12 +10,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 
 	"btc/compile"
 	"btc/frontend/debuginfo"
 	"btc/frontend/diag"
 	"btc/internal/color"
+	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/internal/safefile"
 	"btc/internal/signature"
@@ -36,9 +39,9 @@ type scriptFlags struct {
 	filter     *regexp.Regexp // --probe-filter
 	dirs       []string
 	include    []string
-	params     []string          // arguments after "--"
-	options    map[string]string // --name=value there
-	fixAll     bool              // compile the parameters into the code
+	params     []string // operands after the script
+	words      []string // arguments after "--"
+	fixAll     bool     // compile the parameters into the code
 
 	format       string // --for
 	suffix       string // --suffix
@@ -141,23 +144,6 @@ func fileOptions(files *debuginfo.Finder) option.Table {
 	}
 }
 
-// scriptParams sets the script's parameters: --name=value for getopt(), everything else in order as $1, $2, ...
-func (s *scriptFlags) scriptParams(args []string) {
-	s.options = map[string]string{}
-	for _, arg := range args {
-		name, isNamed := strings.CutPrefix(arg, "--")
-		if !isNamed {
-			s.params = append(s.params, arg)
-			continue
-		}
-		name, value, given := strings.Cut(name, "=")
-		if !given {
-			value = "true"
-		}
-		s.options[name] = value
-	}
-}
-
 // longScript is the length of a script of some two hundred clauses.
 const longScript = 16 << 10
 
@@ -240,7 +226,7 @@ func (s *scriptFlags) compileTo(path, manifest string, copied bool, line *option
 		return fail("--suffix and --map-prefix cannot be combined with --for gadget: " +
 			"Inspektor Gadget finds symbols by their names")
 	}
-	s.scriptParams(line.After)
+	s.words = line.After
 	operands := line.Operands
 	name, text, err := s.script(operands)
 	if err != nil {
@@ -364,6 +350,24 @@ func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
 	return 0
 }
 
+// warnUnread warns about parameters that a script does not read. What it imports, and $# are taken to read all.
+func (s *scriptFlags) warnUnread(text string) {
+	positional, _ := manifest.SplitParams(s.words, func(string) bool { return true })
+	positional = slices.Concat(s.params, positional)
+	if s.noWarnings || len(positional) == 0 || strings.Contains(text, "$#") || strings.Contains(text, "import") || strings.Contains(text, "#include") {
+		return
+	}
+	last := 0
+	for _, found := range regexp.MustCompile(`\$([0-9]+)`).FindAllStringSubmatch(text, -1) {
+		if n, err := strconv.Atoi(found[1]); err == nil {
+			last = max(last, n)
+		}
+	}
+	if unread := positional[min(last, len(positional)):]; len(unread) > 0 {
+		fmt.Fprintf(os.Stderr, "WARNING: %s\n", manifest.NotRead(unread))
+	}
+}
+
 // build runs the compiler. The output is nil when the script has errors.
 func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, error) {
 	if s.untrusted && s.targets.host() {
@@ -388,7 +392,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		Dirs:         s.dirs,
 		Include:      s.include,
 		Params:       s.params,
-		Options:      s.options,
+		Words:        s.words,
 		FixAll:       s.fixAll,
 		HelperErrors: s.helperErrors,
 		Files:        &s.files,

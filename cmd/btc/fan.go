@@ -202,7 +202,7 @@ func (r *fanRun) prepare(line *option.Line) ([]string, int) {
 	if !s.isExpr {
 		params = params[1:]
 	}
-	s.scriptParams(append(slices.Clone(params), line.After...))
+	s.params, s.words = params, line.After
 	s.fixAll = true
 	out, status := s.compile(name, text)
 	if out == nil || status != 0 {
@@ -280,19 +280,8 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 	if r.script.targets.given() {
 		return nil, errors.New("--target and --arch are for scripts: " + path + " is compiled")
 	}
-	params, named := slices.Clone(line.Operands[1:]), map[string]string{}
-	for _, arg := range line.After {
-		name, isNamed := strings.CutPrefix(arg, "--")
-		if !isNamed {
-			params = append(params, arg)
-			continue
-		}
-		name, value, given := strings.Cut(name, "=")
-		if !given {
-			value = "true"
-		}
-		named[name] = value
-	}
+	params, named := manifest.SplitParams(line.After, r.base.TakesValue)
+	params = slices.Concat(line.Operands[1:], params)
 	values, named, err := manifest.MergeParams(r.base, params, named)
 	if err == nil {
 		_, err = manifest.ParseParams(r.base, values, named)

@@ -50,7 +50,7 @@ func genGoCommand() *command {
 }
 
 func (g *genGo) run(line *option.Line) int {
-	g.scriptParams(line.After)
+	g.words = line.After
 	name, text, err := g.script(line.Operands)
 	if err != nil {
 		return fail("%v", err)

@@ -22,6 +22,7 @@ import (
 	"btc/frontend/parse"
 	"btc/internal/option"
 	"btc/internal/probe"
+	"btc/internal/spell"
 	"btc/loader/resolve"
 	"btc/targets/kernel"
 )
@@ -121,7 +122,7 @@ func (l *lister) pattern(pattern string) error {
 	if !ok {
 		kind, rest = "*", pattern
 	}
-	kinds := kindsOf(kind)
+	kinds, found := kindsOf(kind), false
 	for _, k := range kinds {
 		switch {
 		case resolve.Lists(k):
@@ -129,6 +130,7 @@ func (l *lister) pattern(pattern string) error {
 			if err != nil && len(kinds) == 1 {
 				return fmt.Errorf("%s: %w", k, err)
 			}
+			found = found || len(points) > 0
 			for _, p := range points {
 				fmt.Fprintln(l.out, p)
 				if l.verbose {
@@ -142,9 +144,33 @@ func (l *lister) pattern(pattern string) error {
 		}
 	}
 	if len(kinds) == 0 && probe.Find(kind) == nil { // some kinds have nothing to list
-		return fmt.Errorf("unknown kind of probe %s", kind)
+		text := "unknown kind of probe " + kind
+		var names []string
+		for _, t := range probe.Types() {
+			names = append(names, t.Kind)
+		}
+		if near := spell.Nearest(kind, names); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		return errors.New(text)
+	}
+	if !found && len(kinds) > 0 {
+		near := ""
+		if len(kinds) == 1 {
+			near = resolve.Nearest(l.kernel(), kinds[0], rest)
+		}
+		l.nothing(pattern, near)
 	}
 	return nil
+}
+
+// nothing says that nothing matches a pattern.
+func (l *lister) nothing(pattern, near string) {
+	text := "btc: nothing matches " + pattern
+	if near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	fmt.Fprintln(os.Stderr, text)
 }
 
 // kernel returns the target as the kernel whose attach points are listed.
@@ -241,10 +267,18 @@ func (l *lister) types(word, pattern string) {
 	case "union":
 		names, find = l.t.UnionNames, l.t.Union
 	}
-	for _, name := range names(pattern) {
+	found := names(pattern)
+	for _, name := range found {
 		if t, ok := find(name); ok {
 			l.body(t)
 		}
+	}
+	if len(found) == 0 {
+		near := spell.Nearest(pattern, names("*"))
+		if near != "" {
+			near = word + " " + near
+		}
+		l.nothing(word+" "+pattern, near)
 	}
 }
 

@@ -122,7 +122,7 @@ func manCommand(root *command) *command {
 			{"btc man btc-compile | man -l -", "read a page"},
 			{"btc man --output-dir man", "write all pages to files"},
 		},
-		options: option.Table{{Name: "output-dir", Value: "DIR", To: &dir, Help: "write all pages to this directory"}},
+		options: option.Table{{Name: "output-dir", Value: "DIR", To: &dir, Help: "write all pages to this directory, which is made if it does not exist"}},
 		run: func(line *option.Line) int {
 			pages := manPages(root)
 			words := line.All()
@@ -130,6 +130,9 @@ func manCommand(root *command) *command {
 			case dir != "" && len(words) > 0:
 				return fail("unexpected argument %q: --output-dir writes all pages", words[0])
 			case dir != "":
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return fail("%v", err)
+				}
 				for _, p := range pages {
 					if err := writeFiles(newFile{filepath.Join(dir, p.file()), []byte(p.roff())}); err != nil {
 						return fail("%v", err)

@@ -41,7 +41,7 @@ func runCommand() *command {
 	r := new(runner)
 	r.script.targets.native = true
 	return &command{
-		name: "run", operands: "FILE.bt | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace immediately (root)", files: []string{"bt"},
+		name: "run", operands: "FILE.bt | FILE.o | -e PROGRAM [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "compile a script and trace immediately (root)", files: []string{"bt", "o"},
 		about:   "It accepts the command line of bpftrace. The word run can be omitted, and a link to btc that is called bpftrace behaves the same.",
 		options: r.options(), run: r.run, status: runStatus,
 		examples: []example{
@@ -195,6 +195,12 @@ func (r *runner) run(line *option.Line) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
+	if !s.isExpr && len(line.Operands) > 0 && strings.HasSuffix(line.Operands[0], ".o") {
+		if s.targets.given() || len(s.dump) > 0 || r.codegen {
+			return fail("--target, --arch, --dump and --mode codegen are for scripts: %s is compiled", line.Operands[0])
+		}
+		return trace(slices.Concat(r.forward, line.Operands, []string{"--"}, line.After))
+	}
 	name, text, err := s.script(line.Operands)
 	if err != nil {
 		return fail("%v", err)
@@ -208,8 +214,9 @@ func (r *runner) run(line *option.Line) int {
 			fmt.Fprintf(os.Stderr, "WARNING: %s has no effect in btc\n", o)
 		}
 	}
-	s.scriptParams(append(slices.Clone(params), line.After...))
+	s.params, s.words = params, line.After
 	s.fixAll = true
+	s.warnUnread(text)
 	out, diags, err := s.build(name, text)
 	if err != nil {
 		return fail("%v", err)

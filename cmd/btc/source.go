@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +32,9 @@ func readScript(path string) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the script: %w", err)
+	}
+	if bytes.HasPrefix(b, []byte(elf.ELFMAG)) {
+		return "", fmt.Errorf("%s is compiled, not a script: btrun %s runs an object of btc", path, path)
 	}
 	return string(b), nil
 }

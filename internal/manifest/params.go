@@ -46,21 +46,92 @@ func MergeParams(m *Manifest, positional []string, named map[string]string) ([]s
 	return params, options, nil
 }
 
-// MissingParams returns the positional parameters that the script reads as numbers and that have no value or an empty one,
-// without duplicates: they are 0.
+// SplitParams splits the words after "--" into positional parameters and values of options: --name=value, or --name value
+// where takesValue reports that the option is not a bool. A bare --name has the value "true".
+func SplitParams(words []string, takesValue func(name string) bool) (positional []string, named map[string]string) {
+	named = map[string]string{}
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		name, isNamed := strings.CutPrefix(word, "--")
+		if !isNamed {
+			positional = append(positional, word)
+			continue
+		}
+		name, value, given := strings.Cut(name, "=")
+		switch {
+		case given:
+		case len(words) > 0 && !strings.HasPrefix(words[0], "--") && takesValue(name):
+			value, words = words[0], words[1:]
+		default:
+			value = "true"
+		}
+		named[name] = value
+	}
+	return positional, named
+}
+
+// TakesValue reports whether the script has an option of that name that is not a bool.
+func (m *Manifest) TakesValue(name string) bool {
+	for i := range m.Params {
+		if p := &m.Params[i]; p.Name == name {
+			return p.Type != "bool"
+		}
+	}
+	return false
+}
+
+// MissingParams returns the positional parameters without a value, without duplicates: those that the script reads as
+// numbers, which are 0 (also if the value is empty), and those that it reads as strings, which are "", unless it also
+// reads $#.
 func MissingParams(m *Manifest, positional []string) []*Param {
 	var out []*Param
+	counts := slices.ContainsFunc(m.Params, func(p Param) bool { return p.Name == "$#" })
 	for i := range m.Params {
 		p := &m.Params[i]
-		number, ok := strings.CutPrefix(p.Name, "$")
-		n, err := strconv.Atoi(number)
-		known := func(q *Param) bool { return q.Name == p.Name }
-		given := n <= len(positional) && n > 0 && positional[n-1] != ""
-		if ok && err == nil && p.Type == "int" && !given && p.Default == "" && !slices.ContainsFunc(out, known) {
+		n := p.number()
+		if n == 0 || p.Default != "" || slices.ContainsFunc(out, func(q *Param) bool { return q.Name == p.Name }) {
+			continue
+		}
+		given := n <= len(positional)
+		if p.Type == "int" && !(given && positional[n-1] != "") || p.Type == "string" && !given && !counts {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// UnusedParams returns the positional parameters, from the first on, that the script does not read.
+func UnusedParams(m *Manifest, positional []string) []string {
+	last := 0
+	for i := range m.Params {
+		if m.Params[i].Name == "$#" {
+			return nil
+		}
+		last = max(last, m.Params[i].number())
+	}
+	if m.Given != nil {
+		last = max(last, len(m.Given.Values)) // the compiler has warned
+	}
+	return positional[min(last, len(positional)):]
+}
+
+// NotRead returns the words of a warning about parameters that the script does not read.
+func NotRead(unused []string) string {
+	if len(unused) == 1 {
+		return fmt.Sprintf("the script does not read the parameter %q", unused[0])
+	}
+	return fmt.Sprintf("the script does not read the last %d parameters, from %q on", len(unused), unused[0])
+}
+
+// number returns the number of a positional parameter; 0 for others.
+func (p *Param) number() int {
+	text, ok := strings.CutPrefix(p.Name, "$")
+	n, err := strconv.Atoi(text)
+	if !ok || err != nil || n < 0 {
+		return 0
+	}
+	return n
 }
 
 // ParseParams checks the user's parameters against the manifest's: positional ones by

@@ -4,6 +4,8 @@ package manifest
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,9 +78,56 @@ func TestEmptyParam(t *testing.T) {
 	if _, set := got["param_1"]; err != nil || set || got["param_1_str"] == nil || len(got["param_2"]) != 8 {
 		t.Errorf("ParseParams() = %q, %v, want no value for $1", got, err)
 	}
+}
+
+// A string parameter that is not given compares with "" for ever, which a script that reads $# can know.
+func TestMissingString(t *testing.T) {
 	m := &Manifest{Params: []Param{{Name: "$1", Type: "string", Global: "param_1_str", Size: 8}}}
+	if missing := MissingParams(m, nil); len(missing) != 1 {
+		t.Errorf("of a string that is not given, %d are reported", len(missing))
+	}
+	if missing := MissingParams(m, []string{""}); missing != nil {
+		t.Errorf("an empty string is reported: %v", missing)
+	}
+	m.Params = append(m.Params, Param{Name: "$#", Type: "int"})
 	if missing := MissingParams(m, nil); missing != nil {
-		t.Errorf("a string that is not given is reported: %v", missing)
+		t.Errorf("a string is reported although the script reads $#: %v", missing)
+	}
+}
+
+func TestUnusedParams(t *testing.T) {
+	m := params()
+	m.Params = slices.DeleteFunc(m.Params, func(p Param) bool { return p.Name == "$#" })
+	for _, c := range []struct {
+		given []string
+		want  string
+	}{{nil, ""}, {[]string{"7", "8"}, ""}, {[]string{"7", "8", "9"}, "9"}, {[]string{"7", "8", "9", "x"}, "9 x"}} {
+		if got := strings.Join(UnusedParams(m, c.given), " "); got != c.want {
+			t.Errorf("with %q, unused = %q, want %q", c.given, got, c.want)
+		}
+	}
+	if got := UnusedParams(&Manifest{Params: []Param{{Name: "$#", Type: "int"}}}, []string{"7"}); got != nil {
+		t.Errorf("unused = %q although the script reads $#", got)
+	}
+	if got := UnusedParams(&Manifest{Given: &Given{Values: []string{"7"}}}, []string{"7"}); got != nil {
+		t.Errorf("unused = %q of what was given to the compiler", got)
+	}
+}
+
+func TestSplitParams(t *testing.T) {
+	valued := func(name string) bool { return name == "limit" }
+	for _, c := range []struct{ words, positional, named string }{
+		{"a --limit 4 b", "a b", "limit=4"}, {"--limit=4 b", "b", "limit=4"}, {"--all b", "b", "all=true"}, {"--limit", "", "limit=true"},
+		{"--limit --all", "", "all=true limit=true"}, {"--limit -4", "", "limit=-4"}, {"--all=no --x", "", "all=no x=true"},
+	} {
+		positional, named := SplitParams(strings.Fields(c.words), valued)
+		var options []string
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			options = append(options, name+"="+named[name])
+		}
+		if p, o := strings.Join(positional, " "), strings.Join(options, " "); p != c.positional || o != c.named {
+			t.Errorf("SplitParams(%s) = %q, %q, want %q, %q", c.words, p, o, c.positional, c.named)
+		}
 	}
 }
 

@@ -4,11 +4,13 @@ package resolve
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/spell"
 )
 
 // Lists reports whether List lists a kind of probe. The attach points of others depend on the host's files.
@@ -53,6 +55,32 @@ func List(k Kernel, kind, rest string) (out []string, err error) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out), err
+}
+
+// Nearest returns the attach point whose name is the most like a misspelt one ("tracepoint:sched:sched_swich"), or "".
+// Its name begins with the same letters.
+func Nearest(k Kernel, kind, rest string) string {
+	i := strings.LastIndexByte(rest, ':') + 1
+	name := rest[i:]
+	if probe.Find(kind) == nil || !Lists(kind) || probe.IsPattern(rest) || len(name) < 3 || strings.Count(rest, ":") > 1 {
+		return ""
+	}
+	pattern := name[:3] + "*"
+	if i > 0 {
+		pattern = "*:" + pattern
+	}
+	points, err := List(k, kind, pattern)
+	if err != nil {
+		return ""
+	}
+	whole := map[string]string{} // by name; the one of the same category or module, or the first
+	for _, p := range points {
+		last := p[strings.LastIndexByte(p, ':')+1:]
+		if whole[last] == "" || i > 0 && strings.HasPrefix(p, kind+":"+rest[:i]) {
+			whole[last] = p
+		}
+	}
+	return whole[spell.Nearest(name, slices.Sorted(maps.Keys(whole)))]
 }
 
 // Pattern returns a program for ListMatches: its attach point is a pattern of one or two parts.

@@ -360,6 +360,11 @@ func One(k Kernel, p *manifest.Program) (Plan, error) {
 	if errors.As(err, &gone) {
 		err = k.Absent(p, gone)
 	}
+	if errors.As(err, &gone) && gone.Why == "" && adapt.Mode(p) != "ignore" {
+		if near := Nearest(k, p.Kind, strings.TrimPrefix(p.Attach.Target+":"+p.Attach.Name, ":")); near != "" {
+			gone.Why = "did you mean " + near + "?"
+		}
+	}
 	return plan, err
 }
 

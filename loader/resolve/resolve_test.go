@@ -70,6 +70,28 @@ func (fake) Tracepoints(group, name string) ([]adapt.Event, error) {
 	return all, nil
 }
 
+func (fake) Iterators() ([]string, error) { return []string{"task", "task_file"}, nil }
+
+// TestMisspelt checks that the nearest name is suggested, and nothing for a pattern or a name that is like no other.
+func TestMisspelt(t *testing.T) {
+	for point, want := range map[string]string{
+		"tracepoint:sched:sched_swich":    "tracepoint:sched:sched_switch",
+		"tracepoint:shced:sched_switch":   "tracepoint:sched:sched_switch",
+		"tracepoint:sched:schedule_other": "",
+		"tracepoint:sched:sched_swi*x":    "",
+	} {
+		p := program(0, point, "")
+		_, err := One(fake{}, &p)
+		var gone *Missing
+		if !errors.As(err, &gone) {
+			t.Fatalf("%s: %v", point, err)
+		}
+		if got := strings.TrimSuffix(strings.TrimPrefix(gone.Why, "did you mean "), "?"); got != want {
+			t.Errorf("%s: suggested %q, want %q", point, got, want)
+		}
+	}
+}
+
 var events = []adapt.Event{{Group: "sched", Name: "sched_switch"}, {Group: "sched", Name: "sched_wakeup"}, {Group: "irq", Name: "irq_handler_entry"}}
 
 func TestTracepoints(t *testing.T) {

@@ -201,6 +201,9 @@ func (s *session) prepare(o *object.Object) error {
 		}
 		s.msg.warn(f.Message("WARNING"))
 	}
+	if unused := manifest.UnusedParams(m, params); len(unused) > 0 {
+		s.msg.warn("WARNING: " + manifest.NotRead(unused))
+	}
 	if s.targets.groups, err = findGroups(&s.opts); err != nil {
 		return err
 	}

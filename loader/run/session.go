@@ -258,5 +258,13 @@ func (x *Session) BPF() (maps map[string]*ebpf.Map, programs map[string][]*ebpf.
 	return x.s().loaded.Maps, programs
 }
 
+// Verified returns how many programs are loaded.
+func (x *Session) Verified() (n int) {
+	for _, p := range x.s().loaded.Programs {
+		n += len(p.Of)
+	}
+	return n
+}
+
 // Attached returns how many attach points are attached.
 func (x *Session) Attached() int { return x.s().links.sites }

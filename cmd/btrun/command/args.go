@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"btc/btrace"
 	"btc/internal/bundle"
+	"btc/internal/manifest"
 	"btc/internal/signature"
 	"btc/loader/options"
 	"btc/loader/output"
@@ -23,6 +25,7 @@ type arguments struct {
 	options.Values
 	line     []string // what was parsed, without the words of --parameters
 	object   string
+	after    []string         // arguments after "--", until the object is read
 	bundle   *bundle.Contents // the object, instead of the file
 	patterns []string         // patterns of --list
 	format   *output.Format
@@ -56,6 +59,9 @@ func parseArgs(args []string, carried *bundle.Contents) (*arguments, error) {
 
 func parseLine(args []string, carried *bundle.Contents) (*arguments, error) {
 	o := &arguments{Values: options.Values{Report: options.Report{Buffer: "line"}}}
+	if carried == nil && len(args) > 0 && args[0] == "-e" {
+		return o, errors.New("-e: btrun runs objects: btc -e PROGRAM compiles and runs, btc compile -e PROGRAM -o FILE.o makes an object")
+	}
 	line, err := o.Table().Parse(args)
 	if err == nil {
 		err = o.Check()
@@ -139,7 +145,7 @@ func parseLine(args []string, carried *bundle.Contents) (*arguments, error) {
 	if o.MaxSeries != 0 && !o.format.Metrics {
 		return o, fmt.Errorf("--max-series needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
 	}
-	o.scriptArgs(line.After)
+	o.after = line.After
 	return o, nil
 }
 
@@ -166,19 +172,12 @@ func (o *arguments) bound() (err error) {
 	return o.readKeys()
 }
 
-// scriptArgs parses the arguments after "--": --name=value and --name are for getopt, everything
-// else is a positional parameter.
-func (o *arguments) scriptArgs(args []string) {
-	for _, a := range args {
-		name, isNamed := strings.CutPrefix(a, "--")
-		if !isNamed {
-			o.Args = append(o.Args, a)
-			continue
-		}
-		name, value, given := strings.Cut(name, "=")
-		if !given {
-			value = "true"
-		}
-		o.Params[name] = value
+// scriptArgs adds the arguments after "--": values for getopt, whose types the script declares, and positional parameters.
+func (o *arguments) scriptArgs(params []btrace.Param) {
+	valued := map[string]bool{}
+	for _, p := range params {
+		valued[p.Name] = p.Type != "bool"
 	}
+	positional, named := manifest.SplitParams(o.after, func(name string) bool { return valued[name] })
+	o.Args, o.Params, o.after = append(slices.Clip(o.Args), positional...), named, nil
 }

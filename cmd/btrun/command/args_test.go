@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"btc/btrace"
 	"btc/loader/options"
 )
 
@@ -57,11 +58,12 @@ func TestOptionsReachRun(t *testing.T) {
 
 // TestArgumentsReachRun checks the parameters of a script.
 func TestArgumentsReachRun(t *testing.T) {
-	o, err := parseArgs([]string{"x.o", "1", "two", "--", "3", "--name=value", "--flag"}, nil)
+	o, err := parseArgs([]string{"x.o", "1", "two", "--", "3", "--name=value", "--flag", "4", "--limit", "5"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Args, []string{"1", "two", "3"}) || !reflect.DeepEqual(o.Params, map[string]string{"name": "value", "flag": "true"}) {
+	o.scriptArgs([]btrace.Param{{Name: "flag", Type: "bool"}, {Name: "limit", Type: "int"}})
+	if !slices.Equal(o.Args, []string{"1", "two", "3", "4"}) || !reflect.DeepEqual(o.Params, map[string]string{"name": "value", "flag": "true", "limit": "5"}) {
 		t.Errorf("arguments %q, parameters %q", o.Args, o.Params)
 	}
 }

@@ -222,6 +222,7 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	o.scriptArgs(obj.Params())
 	if err := o.keepsObject(); err != nil {
 		return 1, err
 	}

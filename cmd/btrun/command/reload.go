@@ -90,6 +90,7 @@ func (r *reloader) reload() error {
 	if err != nil {
 		return err
 	}
+	now.scriptArgs(object.Params())
 	return r.session.Reload(object, now.Args, now.Params)
 }
 

@@ -50,6 +50,7 @@ func TestFileParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, err := parseArgs([]string{"--parameters", path, "x.o", "a"}, nil)
+	o.scriptArgs(nil)
 	if err != nil || !slices.Equal(o.Args, []string{"a", "b"}) || o.Params["n"] != "1" {
 		t.Errorf("%q, %q, %v", o.Args, o.Params, err)
 	}

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync"
@@ -228,6 +229,13 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 	g.loaded(s, attached)
 	defer s.Close()
 	if o.DryRun {
+		if !o.Quiet && o.format.Name == "text" {
+			n, plural := s.Verified(), "s"
+			if n == 1 {
+				plural = ""
+			}
+			fmt.Fprintf(o.Report.Out, "Verified %d program%s\n", n, plural)
+		}
 		return 0, nil
 	}
 	if err := s.Attach(context.Background()); err != nil {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -108,9 +110,30 @@ func (o *arguments) openObject() (*btrace.Object, error) {
 		return btrace.Named(o.object, o.bundle.Object)
 	}
 	if o.object != streamed {
-		return asCaller(o, btrace.Open)
+		object, err := asCaller(o, btrace.Open)
+		if errors.Is(err, fs.ErrNotExist) {
+			if hint, _ := asCaller(o, o.meant); hint != "" {
+				err = fmt.Errorf("%w; %s", err, hint)
+			}
+		}
+		return object, err
 	}
 	return btrace.Read(o.input)
+}
+
+// meant returns what a command line whose object does not exist may mean: the name without .o, or a parameter before the
+// object.
+func (o *arguments) meant(path string) (string, error) {
+	exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	if !strings.HasSuffix(path, ".o") && exists(path+".o") {
+		return "did you mean " + path + ".o?", nil
+	}
+	for _, arg := range o.Args {
+		if strings.HasSuffix(arg, ".o") && exists(arg) {
+			return "parameters follow the object: btrun " + arg + " " + path, nil
+		}
+	}
+	return "", nil
 }
 
 // readObject reads the object of the command line, to describe it.
