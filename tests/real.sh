@@ -5,9 +5,9 @@
 . "$(dirname "$0")/steps.sh"
 export BTC_TIER=real
 
-for s in fleet loaders bcc oracle readers; do step "setup: $s" bash "tests/setup/$s.sh"; done
+for s in fleet loaders bcc oracle readers axe; do step "setup: $s" bash "tests/setup/$s.sh"; done
 tests "programs of others" ./tests/metrics ./tests/fan ./tests/loaders ./tests/tools ./tests/programs ./tests/attach \
-  ./tests/habits ./tests/modulepath ./tests/random ./tests/terminal ./tests/conformance ./tests/docs ./tests/unwind ./tests/stacks ./internal/unwind/ehframe ./loader/symbols ./report/flamegraph ./tests/readers
+  ./tests/habits ./tests/modulepath ./tests/random ./tests/terminal ./tests/conformance ./tests/docs ./tests/unwind ./tests/stacks ./internal/unwind/ehframe ./loader/symbols ./report/flamegraph ./tests/readers ./tests/report
 tests "reloads" ./btrace -run=TestReloadLong
 step "release" make -s dist-twice
 tests "distributions" ./tests/release "-dist=$PWD/build/release/1" "-again=$PWD/build/release/2" "-roots=$PWD/build/roots"

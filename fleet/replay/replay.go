@@ -44,6 +44,9 @@ type Options struct {
 	Out, Err io.Writer
 	// Open, if it is not nil, sets Out, Escape and Terminal before anything is printed, when the format is known.
 	Open func(o *Options) error
+
+	head func(line gjson.Result) // receives the first line, before the sink
+	seen func(at time.Time)      // receives the time of each line
 }
 
 // Moment is a time in a run: At, or Since after its start. The zero value sets no limit.
@@ -213,6 +216,9 @@ func (p *player) line(text []byte) error {
 	at, err := time.Parse(time.RFC3339Nano, line.Get("time").Str)
 	if err != nil {
 		return fmt.Errorf("%.40q is not a time", line.Get("time").Str)
+	}
+	if p.opts.seen != nil && !p.outside(at) {
+		p.opts.seen(at)
 	}
 	if p.merged && p.opts.Format.Records { // with the hosts of events
 		if !p.outside(at) {
@@ -423,6 +429,9 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		p.zone = append(p.zone, period{x.Get("from").Int(), time.FixedZone(x.Get("name").String(), int(x.Get("offset").Int()))})
 		return len(p.zone) < 1000
 	})
+	if p.opts.head != nil {
+		p.opts.head(line)
+	}
 	p.top = render.Top{Order: line.Get("sort").String(), Summary: line.Get("summary").Bool()}
 	env := &format.Env{
 		Trailer: m.Config.StrTruncTrailer, Escape: p.opts.Escape && !p.opts.Format.JSON, Names: line.Get("names").Bool(),

@@ -155,7 +155,7 @@ func tree(p *profile.Profile) (all *box, negative int) {
 		case f.Inlined:
 			kind = inlined
 		}
-		frames[i] = intern(name{printable(p.Show(f)), kind})
+		frames[i] = intern(name{profile.Printable(p.Show(f)), kind})
 	}
 	type stack struct {
 		path  []int32
@@ -174,7 +174,7 @@ func tree(p *profile.Profile) (all *box, negative int) {
 		path := make([]int32, 0, len(s.Labels)+len(s.Frames))
 		for _, text := range s.Labels {
 			if text != "" {
-				path = append(path, intern(name{printable(text), label}))
+				path = append(path, intern(name{profile.Printable(text), label}))
 			}
 		}
 		for _, f := range s.Frames {
@@ -324,31 +324,10 @@ func cut(text string, w float64) string {
 	return string(runes[:n-2]) + ".."
 }
 
-// printable shows characters that cannot be printed, or that change the direction of text, as in Go: \x1b, \u202e.
-func printable(text string) string {
-	quoted := strconv.Quote(text)
-	if len(quoted) == len(text)+2 {
-		return text
-	}
-	var out strings.Builder
-	for i, r := range text {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):
-			fmt.Fprintf(&out, `\x%02x`, text[i])
-		case strconv.IsPrint(r):
-			out.WriteRune(r)
-		default:
-			q := strconv.QuoteRune(r)
-			out.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return out.String()
-}
-
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
 // escaped returns text for XML.
-func escaped(text string) string { return entities.Replace(printable(text)) }
+func escaped(text string) string { return entities.Replace(profile.Printable(text)) }
 
 // amount formats a value with its unit.
 func amount(v int64, t profile.Type) string {
@@ -369,7 +348,7 @@ func amount(v int64, t profile.Type) string {
 		case t.Unit == "count" && t.Name == "samples":
 			return text + " " + strings.TrimSuffix("samples", plural(v))
 		case t.Unit != "count" && t.Unit != "":
-			return text + " " + printable(t.Unit)
+			return text + " " + profile.Printable(t.Unit)
 		}
 		return text
 	}

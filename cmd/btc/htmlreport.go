@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"btc/fleet/replay"
+	"btc/internal/option"
+	"btc/report/page"
+)
+
+// htmlReport holds the options of btc report.
+type htmlReport struct {
+	file, base string
+	from, to   replay.Moment
+}
+
+func reportCommand() *command {
+	r := new(htmlReport)
+	moment := func(name string, to *replay.Moment) func(string) error {
+		return func(text string) (err error) {
+			if *to, err = replay.ParseMoment(text); err != nil {
+				return fmt.Errorf("--%s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return &command{
+		name: "report", operands: "FILE.jsonl", summary: "make a page for a browser of a recorded run", files: []string{"jsonl", "json", "gz", "zst"},
+		about: "FILE is what btrun --record, btrun -f json2, btc merge -f json2 or btc fan -f json2 wrote, which may be " +
+			"compressed with gzip or zstd; - is standard input. The page is one file that loads nothing: it shows flame " +
+			"graphs, histograms, tables and the lines that the script printed, over time, with the script and what was lost.",
+		examples: []example{
+			{"btc report run.jsonl -o run.html", "make a page of a run"},
+			{"btc report --diff before.jsonl after.jsonl -o after.html", "compare a run with an earlier one"},
+			{"btc report web.jsonl -o web.html", "show the hosts of btc merge --by host -f json2 side by side"},
+		},
+		options: option.Table{
+			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the page to FILE; default: the name of the recording with .html; - is standard output"},
+			{Name: "diff", Value: "BASE", To: &r.base, Help: "compare with the recording BASE, of the same script"},
+			{Name: "from", Value: "TIME", To: moment("from", &r.from),
+				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
+			{Name: "to", Value: "TIME", To: moment("to", &r.to), Help: "leave out what was after TIME"},
+		},
+		run: func(line *option.Line) int {
+			files := line.All()
+			if len(files) != 1 {
+				return fail("expected one file of btrun --record or btrun -f json2, or - for standard input; found %d", len(files))
+			}
+			if err := r.write(files[0]); err != nil {
+				return fail("%s", oneLine(err.Error()))
+			}
+			return 0
+		},
+	}
+}
+
+// write writes the page of a recording.
+func (r *htmlReport) write(name string) error {
+	file := r.file
+	if file == "" {
+		file = pageName(name)
+	}
+	if file != "-" && (isInput(name, file) || r.base != "" && isInput(r.base, file)) {
+		return fmt.Errorf("-o: %s is the recording", file)
+	}
+	if name == "-" && r.base == "-" {
+		return errors.New("--diff: standard input is the other recording")
+	}
+	opts := replay.Options{From: r.from, To: r.to}
+	d, failed := readPage(name, opts)
+	if d == nil {
+		return failed
+	}
+	var base *page.Data
+	if r.base != "" {
+		var err error
+		if base, err = readPage(r.base, replay.Options{}); err != nil {
+			return err
+		}
+	}
+	var text bytes.Buffer
+	if err := page.Write(&text, d, base); err != nil {
+		return err
+	}
+	if file == "-" {
+		_, err := os.Stdout.Write(text.Bytes())
+		return errors.Join(err, failed)
+	}
+	f, err := createCompressed(file)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text.Bytes())
+	return errors.Join(err, f.Close(), failed) // what precedes an error in the recording is shown
+}
+
+// pageName returns the name of the page of a recording; "-" for standard output.
+func pageName(name string) string {
+	if name == "-" {
+		return "-"
+	}
+	for _, end := range []string{".gz", ".zst", ".jsonl", ".json"} {
+		name = strings.TrimSuffix(name, end)
+	}
+	return name + ".html"
+}
+
+// readPage returns what a page shows of a recording; with an error, what precedes it, or nil.
+func readPage(name string, opts replay.Options) (*page.Data, error) {
+	in, err := openRecording(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	d, cut, err := replay.Page(name, in, opts)
+	if cut {
+		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
+	}
+	return d, err
+}

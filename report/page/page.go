@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package page writes a recording of a run as one HTML file that needs nothing else: flame graphs, histograms, heat maps, tables
+// and the lines that the script printed, over time.
+//
+// It takes what the run reported, through a Builder, and writes the file. The page loads nothing and sends nothing, which its
+// Content-Security-Policy enforces, and shows the data as text only. The same data gives the same bytes.
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	_ "embed" // the parts of the page
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"btc/internal/profile"
+)
+
+//go:embed page.css
+var style string
+
+//go:embed page.js
+var script string
+
+//go:embed page.html
+var frame string
+
+// plainSize is the size in bytes up to which data is in the page as it is, readable in an editor; larger data is compressed.
+const plainSize = 16 << 10
+
+// Write writes the page of a recording. base is the recording to compare it with, or nil.
+func Write(w io.Writer, d, base *Data) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	title := d.Title()
+	before, after, _ := strings.Cut(frame, "{{data}}")
+	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy(), "{{style}}", style, "{{script}}", script)
+	if _, err := fill.WriteString(out, before); err != nil {
+		return err
+	}
+	for _, x := range []struct {
+		id   string
+		data *Data
+	}{{"data", d}, {"base", base}} {
+		if x.data == nil {
+			continue
+		}
+		if err := writeData(out, x.id, x.data); err != nil {
+			return err
+		}
+	}
+	if _, err := fill.WriteString(out, after); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// Title is what the page calls itself: the name of the script, or its text if it has one line.
+func (d *Data) Title() string {
+	source := strings.TrimSpace(d.Script.Source)
+	if file := d.Script.File; file != "" && file != "-" && !strings.HasPrefix(file, "<") && strings.HasSuffix(file, ".bt") {
+		return profile.Printable(file[strings.LastIndexByte(file, '/')+1:])
+	}
+	if source != "" && !strings.Contains(source, "\n") && len(source) <= 240 {
+		return profile.Printable(source)
+	}
+	return profile.Printable(d.File)
+}
+
+// policy returns the page's Content-Security-Policy: only the script and the style that are in it.
+func policy() string {
+	return fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'", digest(script), digest(style))
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// writeData writes data as an element of the page that no browser runs. json.Marshal escapes <, > and &, so that it cannot end
+// the element.
+func writeData(out *bufio.Writer, id string, d *Data) error {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	kind := "application/json"
+	if len(text) > plainSize {
+		kind = "application/gzip+base64"
+		var packed bytes.Buffer
+		z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		if _, err := z.Write(text); err != nil {
+			return err
+		}
+		if err := z.Close(); err != nil {
+			return err
+		}
+		text = make([]byte, base64.StdEncoding.EncodedLen(packed.Len()))
+		base64.StdEncoding.Encode(text, packed.Bytes())
+	}
+	_, err = fmt.Fprintf(out, "<script type=\"%s\" id=\"%s\">%s</script>\n", kind, id, text)
+	return err
+}
+
+var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+func escape(text string) string { return entities.Replace(profile.Printable(text)) }
