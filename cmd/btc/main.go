@@ -34,7 +34,7 @@ func rootCommand() *command {
 		},
 		sub: []*command{
 			compileCommand(), bundleCommand(), runCommand(), fmtCommand(), listCommand(), checkCommand(), costCommand(), explainCommand(),
-			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), reportCommand(), profileCommand(), passesCommand(), targetCommand(), versionCommand(),
+			genCommand(), exportCommand(), mergeCommand(), fanCommand(), replayCommand(), symbolizeCommand(), reportCommand(), profileCommand(), passesCommand(), targetCommand(), versionCommand(),
 			signCommand(), verifyCommand(), unwindCommand(),
 		},
 	}
