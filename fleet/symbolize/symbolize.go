@@ -172,20 +172,20 @@ const maxFrames = 1024
 
 // stack returns the frames of a stack, with those of inlined functions.
 func (w *rewriter) stack(v gjson.Result, mode string) ([]format.Frame, error) {
-	indices, err := merge.Frames(gjson.Parse(v.Raw), w.table)
-	if err != nil || mode == format.ModeRaw || mode == format.ModeBuildID { // shown without names
-		return indices, err
+	indices, err := merge.Frames(v, len(w.table))
+	if err != nil {
+		return nil, err
 	}
+	plain := mode == format.ModeRaw || mode == format.ModeBuildID // shown without names
 	out := make([]format.Frame, 0, len(indices))
-	at, left := 0, len(indices)
-	v.Get("frames").ForEach(func(_, x gjson.Result) bool {
-		f := &w.table[x.Uint()]
-		left--
-		if f.Inlined || f.Line > 0 { // from an earlier run of this program
+	at := 0
+	for i, index := range indices {
+		f := &w.table[index]
+		if plain || f.Inlined || f.Line > 0 { // or from an earlier run of this program
 			out = append(out, *f)
 		} else {
-			more := w.frame(query{int(x.Uint()), at > 0})
-			if len(more)+len(out)+left > maxFrames {
+			more := w.frame(query{int(index), at > 0})
+			if len(more)+len(out)+len(indices)-1-i > maxFrames {
 				more = more[len(more)-1:]
 			}
 			out = append(out, more...)
@@ -193,8 +193,7 @@ func (w *rewriter) stack(v gjson.Result, mode string) ([]format.Frame, error) {
 		if !f.Inlined {
 			at++
 		}
-		return true
-	})
+	}
 	return out, nil
 }
 
