@@ -24,6 +24,7 @@ import (
 //
 //	func @unwind_ustack_127(i64, i64, i64, i64) global      ; finds the process, walks, counts why the walk ended,
 //	                                                        ; stores the frames like ustack and returns their id
+//	func @unwind_raw(i64, i64, i64) global                  ; sends the registers and the stack, where something is not known yet
 //	func @unwind_step8(i64) global                          ; 8 steps
 //	func @unwind_step(i64) global                           ; one frame: 0, or 1 + unwind.Reason
 //
@@ -42,6 +43,8 @@ const (
 	unwindStats  = "unwind_stats"  // counts of walks by unwind.Reason
 	unwindAsked  = "unwind_asked"  // {tgid, file} for which an event was sent
 	unwindState  = "unwind_state"  // states of walks
+	unwindRaw    = "unwind_raw"    // ring buffer of stacks that the loader unwinds (unwind.RawSize)
+	unwindBudget = "unwind_budget" // how many of them may be sent (unwind.BudgetSize)
 )
 
 // Flags of a range.
@@ -65,8 +68,6 @@ const (
 	// maxRangeSteps bounds the search for a range: a process has at most 1 << maxRangeSteps.
 	maxRangeSteps = 12
 	stepsAtOnce   = 8
-	// lostFP stands for a frame pointer that cannot be found: no frame begins at this address.
-	lostFP = 1
 )
 
 // Offsets in the state of a walk. Each is a u64.
@@ -225,6 +226,7 @@ func (l *lowering) unwindStack(stacks *ir.Map) string {
 	})
 	l.globalFunc("unwind_take", 0, func(l *lowering, _ []*ir.Value) { l.takeState() })
 	l.globalFunc("unwind_regs", 1, func(l *lowering, params []*ir.Value) { l.taskRegs(params[0]) })
+	l.globalFunc("unwind_raw", 3, func(l *lowering, params []*ir.Value) { l.sendRaw(params[0], params[1], params[2]) })
 	return l.globalFunc("unwind_"+stacks.BPF.Name, 4, func(l *lowering, params []*ir.Value) { l.unwindWalk(stacks, params) })
 }
 
@@ -315,11 +317,18 @@ func (l *lowering) unwindFrom(stacks *ir.Map, slot, p *ir.Value) *ir.Value {
 		result := l.IfValue(l.equal(ranges, -1), ir.TI64,
 			func() *ir.Value { return ir.Const(int64(unwind.NotYetKnown) + 1) },
 			func() *ir.Value { return l.steps(slot, depth) })
-		l.ended(p, l.AddImm(result, -1), stacks.Depth)
-		// The frame that was interrupted is known even if nothing is known of the process.
-		n := l.Load(ir.U64, p, stateCount)
-		n = l.clamp(l.Select(l.equal(n, 0), ir.Const(1), n), depth)
-		id := l.Or(l.And(l.hashFrames(frames, int64(stacks.Depth)), ir.Const(-1<<stackLenBits)), n)
+		why := l.AddImm(result, -1)
+		unknown := l.ICmp(ir.ULE, l.AddImm(why, -int64(unwind.UnknownCode)), ir.Const(int64(unwind.NotYetKnown-unwind.UnknownCode)))
+		raw := l.IfValue(unknown, ir.TI64,
+			func() *ir.Value { return l.CallSub("unwind_raw", slot, why, ir.Const(int64(stacks.Depth))) },
+			func() *ir.Value { return ir.Const(0) })
+		id := l.IfValue(l.equal(raw, 0), ir.TI64, func() *ir.Value {
+			l.ended(p, why, stacks.Depth)
+			// The frame that was interrupted is known even if nothing is known of the process.
+			n := l.Load(ir.U64, p, stateCount)
+			n = l.clamp(l.Select(l.equal(n, 0), ir.Const(1), n), depth)
+			return l.Or(l.And(l.hashFrames(frames, int64(stacks.Depth)), ir.Const(-1<<stackLenBits)), n)
+		}, func() *ir.Value { return raw })
 		l.keepStack(stacks, id, frames)
 		return id
 	})
@@ -361,6 +370,73 @@ func (l *lowering) ended(p, why *ir.Value, depth int) {
 		}, nil)
 	})
 }
+
+// sendRaw is the body of unwind_raw: it sends the walk in the state, which has ended for the reason why, to the loader,
+// which goes on. The result is the id of the stack, whose length is 0: the loader finds the frames. Without a budget or
+// room for it the result is 0.
+func (l *lowering) sendRaw(slot, why, depth *ir.Value) {
+	intern(l.m, unwindRaw, "ringbuf", 0, 0, rawRing)
+	intern(l.m, unwindBudget, "array", 4, unwind.BudgetSize, 1)
+	p := l.stateOf(slot, 0)
+	none := func() { l.Ret(ir.Const(0)) }
+	b := l.lookup(unwindBudget, l.key32(ir.Const(0)))
+	l.IfCold(l.IsNull(b), none)
+	b = l.NonNull(b)
+	now := l.Call("ktime_get_ns", ir.TI64)
+	l.If(l.ICmp(ir.UGE, l.Sub(now, l.Load(ir.U64, b, unwind.BudgetSince)), ir.Const(1e9)), func() {
+		l.Store(ir.U64, b, unwind.BudgetSince, now)
+		l.Store(ir.U64, b, unwind.BudgetSent, ir.Const(0))
+	}, nil)
+	l.If(l.ICmp(ir.UGE, l.Load(ir.U64, b, unwind.BudgetSent), l.Load(ir.U64, b, unwind.BudgetSecond)), none, nil)
+	tgid := l.Load(ir.U64, p, stateTgid)
+	key, one := l.Slot("sent", 8, 8), l.Slot("one", 8, 8)
+	l.Store(ir.U32, key, 0, tgid)
+	l.Store(ir.U32, key, 4, ir.Const(unwind.SentKey))
+	l.Store(ir.U64, one, 0, ir.Const(1))
+	of := l.lookup(unwindAsked, key)
+	l.IfElseCold(l.NotNull(of), func() {
+		sent := l.NonNull(of)
+		l.If(l.ICmp(ir.UGE, l.Load(ir.U64, sent, 0), l.Load(ir.U64, b, unwind.BudgetProcess)), none, nil)
+		l.AtomicAdd(ir.U64, sent, 0, ir.Const(1))
+	}, func() { l.update(unwindAsked, key, one, updateAny) })
+	l.AtomicAdd(ir.U64, b, unwind.BudgetSent, ir.Const(1))
+
+	r := l.Call("ringbuf_reserve", ir.TRingbuf(unwind.RawSize, true), ir.MapOperand(unwindRaw), ir.Const(unwind.RawSize), ir.Const(0))
+	l.IfCold(l.IsNull(r), none)
+	rec := l.NonNull(r)
+	cpu := l.Shl(l.Call("get_smp_processor_id", ir.TI64), ir.Const(48)) // no other stack has the same time and CPU
+	id := l.And(l.Mul(l.Binary(ir.OpXor, now, cpu), ir.Const(hashFactor)), ir.Const(-1<<stackLenBits))
+	l.Store(ir.U64, rec, unwind.RawID, id)
+	l.Store(ir.U64, rec, unwind.RawTime, now)
+	l.Store(ir.U64, rec, unwind.RawDepth, depth)
+	l.Store(ir.U64, rec, unwind.RawReason, why)
+	for _, w := range []struct{ off, word int }{{unwind.RawTgid, stateTgid}, {unwind.RawPC, statePC}, {unwind.RawSP, stateSP}, {unwind.RawFP, stateFP},
+		{unwind.RawLR, stateLR}, {unwind.RawExact, stateExact}, {unwind.RawCount, stateCount}} {
+		l.Store(ir.U64, rec, w.off, l.Load(ir.U64, p, w.word))
+	}
+	l.Call("probe_read_kernel", ir.TI64, l.AddImm(rec, unwind.RawFrames), ir.Const(8*unwind.MaxFrames), l.Cast(ir.TKAddr, l.AddImm(p, stateFrames)))
+	// A part of a page is readable if all of it is. The first one is at its offset in the page, and the last one completes
+	// the size.
+	from := l.AddImm(l.Load(ir.U64, p, stateSP), -unwind.RawBelow)
+	off := l.And(from, ir.Const(unwind.RawPage-1))
+	l.Store(ir.U64, rec, unwind.RawFrom, from)
+	for i := range int64(unwind.RawPages) {
+		to, n, addr := l.AddImm(rec, unwind.RawStack+i*unwind.RawPage), ir.Const(unwind.RawPage), l.AddImm(l.Sub(from, off), i*unwind.RawPage)
+		switch i {
+		case 0:
+			to, n, addr = l.Add(to, off), l.Sub(ir.Const(unwind.RawPage), off), from
+		case unwind.RawPages - 1:
+			n = off
+		}
+		failed := l.Call("probe_read_user", ir.TI64, to, n, l.Cast(ir.TUAddr, addr))
+		l.Store(ir.U64, rec, unwind.RawFailed+int(8*i), failed)
+	}
+	l.Call("ringbuf_submit", ir.TVoid, rec, ir.Const(forceWakeup))
+	l.Ret(id)
+}
+
+// rawRing is the size of the ring buffer in an object, which the loader replaces: a page of any kernel.
+const rawRing = 64 << 10
 
 // defaultDepth is the number of frames of ustack without a limit.
 const defaultDepth = 127
@@ -432,14 +508,14 @@ func (l *lowering) unwindStep(slot *ir.Value) {
 			from := l.Select(l.equal(mode, unwind.FPSaved), cfa, fp)
 			return l.userWord(p, l.Add(from, column(ir.S16, 8)))
 		},
-		func() *ir.Value { return l.Select(l.equal(mode, unwind.FPSame), fp, ir.Const(lostFP)) })
+		func() *ir.Value { return l.Select(l.equal(mode, unwind.FPSame), fp, ir.Const(unwind.LostFP)) })
 	l.toCaller(p, ret, cfa, callerFP)
 }
 
 // stopBad ends a step if a value computed from the frame pointer is bad.
 func (l *lowering) stopBad(bad, fp *ir.Value) {
 	l.IfCold(bad, func() {
-		l.IfCold(l.equal(fp, lostFP), func() { l.stop(unwind.Unrepresented) })
+		l.IfCold(l.equal(fp, unwind.LostFP), func() { l.stop(unwind.Unrepresented) })
 		l.stop(unwind.BadValue)
 	})
 }

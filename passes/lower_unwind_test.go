@@ -3,6 +3,7 @@
 package passes
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -329,6 +330,132 @@ func TestWalkOrHelper(t *testing.T) {
 		got, why := walk(t, q.machine(stackProgram(t, x86, kind, c.depth)), in, c.depth)
 		if !slices.Equal(got, c.want) || why != c.why {
 			t.Errorf("%s: frames %#x, %q; want %#x, %q", c.name, got, why, c.want, c.why)
+		}
+	}
+}
+
+// TestRaw checks what is sent of a process or a file that is not known, and that the walk goes on there as it would have in
+// the program.
+func TestRaw(t *testing.T) {
+	const stack = 0x7ffd00003000 // three pages
+	memory := make([]byte, 3*unwind.RawPage)
+	sp := uint64(stack + 0x345*8)
+	put := func(addr, v uint64) { binary.LittleEndian.PutUint64(memory[addr-stack:], v) }
+	put(sp+8, code+0x205)
+	put(sp+8+32, code+0x20205) // another file
+	put(sp+8+32+32, code+0x305)
+	table := rows(unwind.Row{Kind: unwind.KindSP, CFA: 2, RA: -1})[1]
+	tables := map[uint32][]unwind.Row{1: table}
+	other := codeRange{start: code + 0x20000, end: code + 0x30000, bias: code + 0x20000, file: 2}
+	whole := []uint64{code + 0x110, code + 0x205, code + 0x20205, code + 0x305}
+	for _, c := range []struct {
+		name   string
+		ranges []codeRange // nil: not known
+		count  uint64
+		prefix []uint64
+	}{
+		{"process", nil, 0, nil},
+		{"file", []codeRange{{start: code, end: code + 0x10000}}, 1, nil},
+		{"mapping of a caller", one, 2, whole[:2]},
+		{"table of a caller", append(slices.Clone(one), other), 3, whole[:2]},
+	} {
+		p := process{pc: code + 0x110, sp: sp, ranges: c.ranges, unknown: c.ranges == nil, tables: tables}
+		m := stackProgram(t, arch.ByName("x86_64"), `kind uprobe, attach (target "a", name f)`, 127)
+		m.Map(unwindAsked).BPF.MaxEntries = 64 // as the loader does
+		k := p.machine(m)
+		in := p.input(arch.ByName("x86_64"), false)
+		in.User, in.Mono = map[uint64][]byte{stack: memory}, 5e9
+		budget := func(second, process uint64) {
+			b := make([]byte, unwind.BudgetSize)
+			binary.LittleEndian.PutUint64(b[unwind.BudgetSecond:], second)
+			binary.LittleEndian.PutUint64(b[unwind.BudgetProcess:], process)
+			k.Put(unwindBudget, number(0), b)
+		}
+		budget(3, 64)
+		for n := range 5 {
+			if _, err := k.Run(in); err != nil {
+				t.Fatal(err)
+			}
+			if want := min(n+1, 3); len(k.Records) != want {
+				t.Fatalf("%s: %d records after %d stacks; want %d", c.name, len(k.Records), n+1, want)
+			}
+		}
+		budget(100, 4) // the process has sent 3
+		for range 5 {
+			if _, err := k.Run(in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(k.Records) != 4 {
+			t.Fatalf("%s: %d records of a process that may send 4", c.name, len(k.Records))
+		}
+		r, ok := unwind.ParseRaw(k.Records[0])
+		if !ok {
+			t.Fatalf("%s: bad record", c.name)
+		}
+		if r.Tgid != 7 || r.Depth != 127 || r.ID == 0 || r.ID&(1<<unwind.StackLenBits-1) != 0 || r.SP-unwind.RawBelow != r.From || len(r.Stack) != int(stack+uint64(len(memory))-r.From) {
+			t.Errorf("%s: process %d, depth %d, ID %#x, stack from %#x (sp %#x), %d bytes", c.name, r.Tgid, r.Depth, r.ID, r.From, r.SP, len(r.Stack))
+		}
+		if !slices.Equal(r.Frames, c.prefix) {
+			t.Errorf("%s: frames %#x before; want %#x", c.name, r.Frames, c.prefix)
+		}
+		if k.Element("ustack_127", binary.LittleEndian.AppendUint64(nil, r.ID)) == nil {
+			t.Errorf("%s: the stack is not in the map", c.name)
+		}
+		more, why := unwind.Walk(elf.EM_X86_64, r.Registers, &rawMemory{r, func(addr uint64) (*unwind.Table, uint64) {
+			if addr >= other.start {
+				return &unwind.Table{Rows: []unwind.Row{{PC: 0x200, Kind: unwind.KindSP, CFA: 4, RA: -1}}}, other.bias
+			}
+			return &unwind.Table{Rows: table}, code
+		}}, 127)
+		if got := append(slices.Clone(r.Frames), more...); !slices.Equal(got, whole) || why != unwind.Whole {
+			t.Errorf("%s: frames %#x, %v; want %#x, whole", c.name, got, why, whole)
+		}
+		reasons := 0
+		for r := range unwind.Reasons {
+			for _, b := range k.Element(unwindStats, number(int(r))) {
+				reasons += int(binary.LittleEndian.Uint64(b))
+			}
+		}
+		if reasons != 6 {
+			t.Errorf("%s: %d of 10 stacks are counted; want those that were not sent", c.name, reasons)
+		}
+	}
+}
+
+type rawMemory struct {
+	*unwind.Raw
+	find func(addr uint64) (*unwind.Table, uint64)
+}
+
+func (m *rawMemory) Find(addr uint64) (*unwind.Table, uint64, unwind.Reason) {
+	t, bias := m.find(addr)
+	return t, bias, 0
+}
+
+// TestStackID checks that ids of stacks that the loader finds are those that programs compute.
+func TestStackID(t *testing.T) {
+	for _, depth := range []int{1, 2, 3, 7, 8, 9, 16, 20, 127, 200} {
+		m := stackProgram(t, arch.ByName("x86_64"), `kind kprobe, attach (name f)`, depth)
+		for n := 1; n <= depth; n += max(1, depth/9) {
+			var frames []uint64
+			for i := range n {
+				frames = append(frames, 0x7f1234567890+uint64(i*i)*0x1111)
+			}
+			p := process{helper: frames}
+			k := p.machine(m)
+			in := p.input(arch.ByName("x86_64"), true)
+			in.Globals["unwind"] = nil
+			if _, err := k.Run(in); err != nil {
+				t.Fatal(err)
+			}
+			keys := k.Keys(fmt.Sprint("ustack_", depth))
+			if len(keys) != 1 {
+				t.Fatalf("%d stacks", len(keys))
+			}
+			if got, want := unwind.StackID(frames, depth), binary.LittleEndian.Uint64([]byte(keys[0])); got != want {
+				t.Errorf("%d frames of %d: id %#x; the program has %#x", n, depth, got, want)
+			}
 		}
 	}
 }

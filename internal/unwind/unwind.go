@@ -70,6 +70,9 @@ const (
 	NoPC      = 1<<32 - 1 // of unused elements
 )
 
+// LostFP stands for a frame pointer that cannot be found: no frame begins at this address.
+const LostFP = 1
+
 // MaxFrames bounds a walk.
 const MaxFrames = 128
 

@@ -9,6 +9,8 @@ import "debug/elf"
 type Registers struct {
 	PC, SP, FP, LR uint64
 	Other          []uint64
+	// Caller means that they are those of a caller: PC is a return address, and LR is not known.
+	Caller bool
 }
 
 // Memory is what a walk reads: the stack, and which table describes an address.
@@ -39,7 +41,7 @@ type walk struct {
 // Walk returns the addresses of a stack, innermost first, at most limit of them, and why it has ended. The first one is
 // that of the interrupted instruction, the others are return addresses.
 func Walk(m elf.Machine, r Registers, mem Memory, limit int) (stack []uint64, reason Reason) {
-	w := walk{machine: m, r: r, mem: mem, exact: true}
+	w := walk{machine: m, r: r, mem: mem, exact: !r.Caller, lost: r.Caller && r.FP == LostFP}
 	for {
 		if w.r.PC == 0 || w.r.PC >= maxUser {
 			return stack, BadValue

@@ -272,8 +272,12 @@ func (fr *frame) finishRecord(v *ir.Value, submit bool) int64 {
 		fr.trap("no record")
 	}
 	o.dead = true
-	if submit && o.name == recordName+"events" {
+	switch {
+	case !submit:
+	case o.name == recordName+"events":
 		fr.record(o.data)
+	default:
+		fr.Records = append(fr.Records, o.data)
 	}
 	return 0
 }

@@ -69,6 +69,7 @@ const maxSteps = 1 << 20
 type Machine struct {
 	Module  *ir.Module
 	Events  []string // events in order, as text: name(field, field)
+	Records [][]byte // records of other ring buffers
 	Actions []string // external effects of helpers: signals, overrides, writes to user memory
 
 	mem     memory
