@@ -76,6 +76,10 @@ type Options struct {
 	// UnwindCache is a directory of unwind tables by build id, which only root can change: tables are read from it, and
 	// written into it after they were made.
 	UnwindCache string
+	// RawProcess and RawSecond are how many stacks of processes and files that are not known yet programs may send to be
+	// unwound, with up to 16 KB of the process's memory each: of a process, and of all in a second. 0 means 64 and 500, and
+	// -1 none.
+	RawProcess, RawSecond int
 	// Getenv returns environment variables that override settings of the script, such as
 	// BPFTRACE_MAX_PROBES (os.Getenv for those of the process); nil: there are none.
 	Getenv func(name string) string

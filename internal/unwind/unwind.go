@@ -183,6 +183,23 @@ func (t *Table) Chunks() [][]byte {
 	return out
 }
 
+// ChunkContent returns the rows in an element of Chunks; of the index, rows with a PC only.
+func ChunkContent(b []byte, index bool) (rows []Row) {
+	size := RowSize
+	if index {
+		size = 4
+	}
+	for ; len(b) >= size && le.Uint32(b) != NoPC; b = b[size:] {
+		r := Row{PC: le.Uint32(b)}
+		if !index {
+			half := func(at int) int16 { return int16(le.Uint16(b[at:])) }
+			r.Kind, r.Flags, r.CFA, r.FP, r.RA = b[4], b[5], half(6), half(8), half(10)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
 func (r *Row) append(b []byte) []byte {
 	b = append(le.AppendUint32(b, r.PC), r.Kind, r.Flags)
 	for _, v := range [...]int16{r.CFA, r.FP, r.RA} {

@@ -70,6 +70,7 @@ type Options struct {
 	MemoryFrom string
 	LongLoops  bool   // loops have no budget
 	Unwind     Unwind // what is unwound by tables
+	RawStacks  bool   // programs send stacks that they cannot unwind yet
 	BTF        string // file or directory with the kernel's types; "": the kernel's own
 	LogLevel   int    // 1: the kernel's verifier log of every program is kept
 	Log        func(program, text string)
@@ -100,7 +101,7 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 	}
 	sizeRing(o, host.MemoryBytes())
 	sizeStacks(o, host.MemoryBytes())
-	sizeUnwind(o, opts.Unwind)
+	sizeUnwind(o, opts.Unwind, opts.RawStacks)
 	if err := sizeSpecs(o, exp); err != nil {
 		return nil, err
 	}

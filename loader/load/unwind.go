@@ -3,6 +3,8 @@
 package load
 
 import (
+	"os"
+
 	"btc/loader/object"
 )
 
@@ -22,18 +24,27 @@ const (
 	UnwindRanges = "unwind_ranges"
 	UnwindAsked  = "unwind_asked"
 	UnwindStats  = "unwind_stats"
+	UnwindRaw    = "unwind_raw"
+	UnwindBudget = "unwind_budget"
 )
+
+// rawRing is the size of the ring buffer of raw stacks: of 97.
+const rawRing = 2 << 20
 
 // InnerMap lets an array of another size than the declared one be an element of UnwindTables (BPF_F_INNER_MAP).
 const InnerMap = 1 << 12
 
 // sizeUnwind sets the sizes of these maps. Objects have them with one element, which is all that they take if nothing is
-// unwound.
-func sizeUnwind(o *object.Object, mode Unwind) {
-	if mode == UnwindOff {
-		return
+// unwound. raw means that there are raw stacks.
+func sizeUnwind(o *object.Object, mode Unwind, raw bool) {
+	sizes := map[string]uint32{UnwindRaw: uint32(os.Getpagesize())}
+	if mode != UnwindOff {
+		sizes = map[string]uint32{UnwindTables: 4096, UnwindProcs: 8192, UnwindRanges: 1 << 16, UnwindAsked: 8192, UnwindRaw: sizes[UnwindRaw]}
+		if raw {
+			sizes[UnwindRaw] = rawRing
+		}
 	}
-	for name, n := range map[string]uint32{UnwindTables: 4096, UnwindProcs: 8192, UnwindRanges: 1 << 16, UnwindAsked: 8192} {
+	for name, n := range sizes {
 		if s := o.Spec.Maps[o.Manifest.MapSymbol(name)]; s != nil {
 			s.MaxEntries = n
 		}

@@ -55,6 +55,29 @@ const (
 // Unwinds lists the values of Run.Unwind.
 var Unwinds = []string{UnwindAuto, UnwindFP, UnwindDwarf}
 
+// Defaults of Run.RawProcess and Run.RawSecond.
+const (
+	RawProcess = 64
+	RawSecond  = 500
+)
+
+// setRawStacks parses PROCESS,SECOND; "0" means none.
+func (v *Values) setRawStacks(text string) (err error) {
+	process, second, _ := strings.Cut(text, ",")
+	if text == "0" {
+		process, second = "-1", "-1"
+	}
+	v.RawProcess, err = strconv.Atoi(process)
+	n, err2 := strconv.Atoi(second)
+	v.RawSecond = n
+	if err != nil || err2 != nil || text != "0" && (min(v.RawProcess, n) < 1 || max(v.RawProcess, n) > maxRawStacks) {
+		return fmt.Errorf("--raw-stacks: %q is not two numbers PROCESS,SECOND from 1 to %d, or 0", text, maxRawStacks)
+	}
+	return nil
+}
+
+const maxRawStacks = 100_000
+
 // Groups of options.
 const (
 	tracing     = "What to trace"
@@ -97,6 +120,8 @@ func (v *Values) Table() option.Table {
 			Help: "how dw_ustack finds the callers of a function: dwarf by the unwind tables of programs and libraries, fp by frame pointers as ustack does, auto by tables where that is possible on this host; default: auto"},
 		{Name: "unwind-cache", Value: "DIR", Group: tracing, To: &v.UnwindCache,
 			Help: "read unwind tables from DIR, which only root can write, before making them, and write those that were made into it; packs of btc unwind pack are also read"},
+		{Name: "raw-stacks", Value: "PROCESS,SECOND", Group: tracing, To: v.setRawStacks,
+			Help: "how many stacks of a new process or file programs may send for btrun to unwind, with up to 16 KB of the process's memory each: of a process, and of all in a second; 0: none, so that they are cut; default: 64,500"},
 
 		{Name: "output", Short: "o", Value: "FILE", Group: writing, To: &v.Output,
 			Help: "write the script's output to FILE"},

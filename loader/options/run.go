@@ -32,6 +32,8 @@ type Run struct {
 	Functions   string
 	Unwind      string
 	UnwindCache string
+	RawProcess  int
+	RawSecond   int
 	Getenv      func(name string) string
 
 	Timeout   time.Duration

@@ -38,6 +38,7 @@ type Policy struct {
 	budget  float64
 	memory  uint64
 	time    time.Duration
+	noRaw   bool
 }
 
 // file is the JSON object. A missing key limits nothing.
@@ -48,6 +49,7 @@ type file struct {
 	Budget      *string  `json:"budget"`
 	MaxMemory   *string  `json:"max_memory"`
 	MaxDuration *string  `json:"max_duration"`
+	RawStacks   *bool    `json:"raw_stacks"`
 }
 
 // parse parses a policy file.
@@ -104,8 +106,12 @@ func parse(data []byte) (*Policy, error) {
 				fmt.Errorf("%q is not a time of at least 1ms, such as 30s or 10m", *f.MaxDuration))
 		}
 	}
+	p.noRaw = f.RawStacks != nil && !*f.RawStacks
 	return p, nil
 }
+
+// RawStacks reports whether programs may copy the stacks of processes to the loader.
+func (p *Policy) RawStacks() bool { return p == nil || !p.noRaw }
 
 // allow parses the permissions.
 func (p *Policy) allow(names []string) error {

@@ -31,6 +31,9 @@ type mapTable struct {
 	zeroed   map[string]bool   // scalars reset to 0 by zero()
 	deleted  map[string]uint64 // elements that we deleted, for maps whose elements are counted
 	swept    sweeps
+	// await waits for a stack that the loader unwinds; nil: there are none.
+	await func(id uint64)
+	known aliases
 	// next is the table of the object that replaces this one, from the moment at which that one counts: it serves the
 	// maps that it has kept. kept are the names of such maps, in this table.
 	next *mapTable
@@ -108,20 +111,26 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 	if m.Stored != nil {
 		return t.walkStored(m, drain)
 	}
+	refs := t.resolvable(m)
 	if m.Shape == "tseries" {
 		read := raw.All
 		if drain {
 			read = raw.Drain
 		}
 		entries, err := read()
-		for _, e := range entries {
+		for i := range entries {
+			e := &entries[i]
 			keys = append(keys, e.Key)
+			e.Key = t.canonicalKey(refs, slices.Clone(e.Key))
 		}
 		return t.reduce(m, entries), keys, err
 	}
 	cached, err := t.cached(m)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(refs) > 0 {
+		return t.walkStacks(m, drain, refs, cached)
 	}
 	var room []byte // one allocation for many keys
 	err = raw.Each(drain, func(e bpfmap.Entry) {
@@ -146,21 +155,54 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 	return out, keys, err
 }
 
+// walkStacks is like walk, for a map with stacks in its keys that the loader may have unwound: entries of equal stacks are
+// one, like the parts of CPUs.
+func (t *mapTable) walkStacks(m *manifest.Map, drain bool, refs []stackRef, cached map[string][][]byte) (out []render.Element, keys [][]byte, err error) {
+	var order []string
+	values := map[string][][]byte{}
+	add := func(key []byte, more [][]byte) {
+		k := string(t.canonicalKey(refs, key))
+		if values[k] == nil {
+			order = append(order, k)
+		}
+		values[k] = append(values[k], more...)
+	}
+	err = t.open[m.Name].Each(drain, func(e bpfmap.Entry) {
+		key := slices.Clone(e.Key)
+		if drain {
+			keys = append(keys, slices.Clone(key))
+		}
+		parts := make([][]byte, len(e.Values))
+		for i, v := range e.Values {
+			parts[i] = slices.Clone(v)
+		}
+		add(key, parts)
+	})
+	for key, parts := range cached {
+		add([]byte(key), parts)
+	}
+	for _, k := range order {
+		out = append(out, render.Reduce(m, bpfmap.Entry{Key: []byte(k), Values: values[k]}))
+	}
+	return out, keys, err
+}
+
 // walkStored is like walk, for a map that the kernel stores in another form. A scalar is one
 // element; it is unset if the kernel has no entry for it.
 func (t *mapTable) walkStored(m *manifest.Map, drain bool) (out []render.Element, keys [][]byte, err error) {
 	var entries []bpfmap.Entry
+	refs := t.resolvable(m)
 	at := map[string]int{} // index in entries, by the script's key
 	err = t.open[m.Name].Each(drain, func(e bpfmap.Entry) {
 		if drain {
 			keys = append(keys, slices.Clone(e.Key))
 		}
-		key := e.Key[:m.KeySize]
+		key := t.canonicalKey(refs, slices.Clone(e.Key[:m.KeySize]))
 		i, ok := at[string(key)]
 		if !ok {
 			i = len(entries)
 			at[string(key)] = i
-			entries = append(entries, bpfmap.Entry{Key: slices.Clone(key), Values: [][]byte{make([]byte, m.ValueSize)}})
+			entries = append(entries, bpfmap.Entry{Key: key, Values: [][]byte{make([]byte, m.ValueSize)}})
 		}
 		if m.Stored.Parts && (m.Shape == "min" || m.Shape == "max") {
 			for _, v := range e.Values { // of a CPU
@@ -386,9 +428,12 @@ func (t *mapTable) frames(l *manifest.Layout, id uint64) []uint64 {
 	if m == nil || id == 0 {
 		return nil
 	}
-	raw := t.swept.find(m.Name, id)
-	if e, ok, err := t.open[m.Name].Lookup(binary.NativeEndian.AppendUint64(nil, id)); err == nil && ok {
-		raw = e.Values[0]
+	if t.await != nil && isRaw(id) {
+		t.await(id)
+	}
+	raw := t.rawFrames(m.Name, id)
+	if other := t.known.find(m.Name, id); raw == nil && other != 0 {
+		raw = t.rawFrames(m.Name, other)
 	}
 	var out []uint64
 	for b := raw; len(b) >= 8; b = b[8:] {

@@ -11,6 +11,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,10 @@ func (o *Options) applyPolicy() error {
 	}
 	if err := o.Policy.Apply(&l); err != nil {
 		return err
+	}
+	o.RawProcess, o.RawSecond = cmp.Or(o.RawProcess, options.RawProcess), cmp.Or(o.RawSecond, options.RawSecond)
+	if !o.Policy.RawStacks() {
+		o.RawProcess = -1
 	}
 	if l.MaxMemory != o.MaxMemory {
 		o.memoryFrom = o.Policy.MemoryFrom()
@@ -267,6 +272,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	if opts.Unwind, err = s.unwindMode(); err != nil {
 		return err
 	}
+	opts.RawStacks = s.rawStacks()
 	if s.opts.Verbose {
 		// Level 2, because the level 1 log of an accepted program is empty.
 		opts.LogLevel = int(ebpf.LogLevelInstruction | ebpf.LogLevelStats)
@@ -543,6 +549,7 @@ func (s *session) finish() (int, error) {
 		s.end.limitCommands(false)
 	}
 	endErr := s.reader.runEnd()
+	s.walks.settle()
 	s.walks.close()
 	s.losses.check(true)
 	s.losses.suppressed(true)

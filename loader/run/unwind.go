@@ -3,6 +3,7 @@
 package run
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,6 +83,10 @@ func (s *session) openUnwinder() error {
 		opts.Child = s.child.PID
 	}
 	w.counts, w.online = all[4], s.host.Online
+	raw, err := s.openRaw()
+	if err != nil {
+		return err
+	}
 	builder, err := unwind.NewBuilder(symbols.Process, s.opts.UnwindCache, s.msg.warn)
 	if err != nil {
 		return fmt.Errorf("--unwind-cache: %w", err)
@@ -89,12 +94,32 @@ func (s *session) openUnwinder() error {
 	w.unwinder, err = unwind.Open(unwind.Maps{
 		Tables: all[0], Procs: all[1], Asked: all[2], Ranges: all[3],
 		MaxTables: all[0].MaxEntries(), MaxProcs: all[1].MaxEntries(), MaxRanges: all[3].MaxEntries(), NewTable: newUnwindTable,
+		Raw: raw,
 	}, builder, w.records, opts)
 	if err != nil {
 		return fmt.Errorf("unwinding stacks: %w", err)
 	}
 	w.records = nil
+	s.maps.await = w.unwinder.Await
 	return nil
+}
+
+// rawStacks reports whether programs send stacks that they cannot unwind yet.
+func (s *session) rawStacks() bool { return s.opts.RawProcess > 0 && s.opts.RawSecond > 0 }
+
+// openRaw prepares for these stacks; nil: there are none.
+func (s *session) openRaw() (*unwind.Raw, error) {
+	ring, budget := s.loaded.Maps[s.manifest.MapSymbol(load.UnwindRaw)], s.loaded.Maps[s.manifest.MapSymbol(load.UnwindBudget)]
+	if !s.rawStacks() || ring == nil || budget == nil { // an older object
+		return nil, nil
+	}
+	b := make([]byte, tables.BudgetSize)
+	binary.NativeEndian.PutUint64(b[tables.BudgetSecond:], uint64(s.opts.RawSecond))
+	binary.NativeEndian.PutUint64(b[tables.BudgetProcess:], uint64(s.opts.RawProcess))
+	if err := budget.Put(uint32(0), b); err != nil {
+		return nil, fmt.Errorf("the object's map %s: %w", load.UnwindBudget, err)
+	}
+	return &unwind.Raw{FD: ring.FD(), Size: int(ring.MaxEntries()), Store: s.maps.storeStack}, nil
 }
 
 // newUnwindTable makes an array with the table of a file.
@@ -126,6 +151,9 @@ func (w *walks) check(now time.Time) {
 	}
 }
 
+// settle waits until the stacks are unwound that programs have sent.
+func (w *walks) settle() { w.unwinder.Settle() }
+
 // close ends the work for programs; their counts stay readable.
 func (w *walks) close() {
 	w.unwinder.Close()
@@ -146,6 +174,9 @@ func (w *walks) read() []uint64 {
 				out[i] += n
 			}
 		}
+	}
+	for i, n := range w.unwinder.Ended() {
+		out[i] += n
 	}
 	return out
 }

@@ -74,6 +74,7 @@ type content struct {
 	number uint32
 	bytes  int
 	refs   int // of built
+	table  Inner
 }
 
 type number struct {
@@ -205,6 +206,9 @@ func (f *files) release() {
 			x.in.Close()
 		}
 	}
+	for _, c := range f.contents {
+		c.table.Close()
+	}
 }
 
 // want asks for the table of a file on behalf of a process.
@@ -299,10 +303,10 @@ func (k *keeper) unopened(x *file, err error, now time.Time) {
 	k.failed = append(k.failed, x)
 }
 
-// finish handles the result of the builder.
-func (k *keeper) finish(r *result, now time.Time) {
+// finishBuild handles the result of the builder.
+func (k *keeper) finishBuild(r *result, now time.Time) {
 	x := r.file
-	k.building, k.rested = nil, now
+	k.building, k.rested, k.tabled = nil, now, now
 	k.spent.left -= r.cost
 	b := &built{opened: r.opened}
 	switch {
@@ -365,14 +369,16 @@ func (k *keeper) load(chunks [][]byte, now time.Time) *content {
 	}
 	inner, err := k.maps.NewTable(chunks)
 	if err == nil {
-		err = k.maps.Tables.Put(c.number, inner)
-		inner.Close()
+		if err = k.maps.Tables.Put(c.number, inner); err != nil {
+			inner.Close()
+		}
 	}
 	if err != nil {
 		k.warn("WARNING: cannot load the table of a file: " + err.Error() + "; stacks in it are cut")
 		k.numbers = append(k.numbers, number{c.number, now})
 		return nil
 	}
+	c.table = inner
 	k.contents[c.hash] = c
 	k.bytes += size
 	return c
@@ -413,6 +419,8 @@ func (k *keeper) forgetBuilt(n int) bool {
 		}
 		if c.refs--; c.refs == 0 {
 			k.maps.Tables.Delete(c.number)
+			c.table.Close()
+			k.forgetChunks(c)
 			k.numbers = append(k.numbers, number{c.number, time.Now()})
 			delete(k.contents, c.hash)
 			k.bytes -= c.bytes
@@ -481,6 +489,35 @@ func (k *keeper) open(x *file) (*os.File, error) {
 		}
 		if tries++; tries == maxOpens {
 			break
+		}
+	}
+	if tries == 0 {
+		return k.openGone(x)
+	}
+	return nil, err
+}
+
+// openGone opens a file whose processes have all exited by its name, as others in the same mount namespace show it: btrun
+// itself, or processes of the same user.
+func (k *keeper) openGone(x *file) (in *os.File, err error) {
+	if !strings.HasPrefix(x.path, "/") || strings.HasPrefix(x.path, "//") {
+		return nil, os.ErrNotExist
+	}
+	var all []string
+	if o, ok := ownerOf("/proc", uint32(os.Getpid())); ok && o.space == x.space {
+		all = append(all, "/proc/self/root")
+	}
+	for _, p := range k.procs {
+		if len(all) < maxOpens && p.owner == x.owner {
+			if o, ok := ownerOf(k.proc, p.tgid); ok && o == x.owner {
+				all = append(all, fmt.Sprintf("%s/%d/root", k.proc, p.tgid))
+			}
+		}
+	}
+	err = os.ErrNotExist
+	for _, root := range all {
+		if in, err = safefile.OpenSame(root, x.path, x.ino); err == nil {
+			return in, nil
 		}
 	}
 	return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"btc/internal/safefile"
+	"btc/internal/unwind"
 )
 
 // keeper knows processes and files. Its methods are not safe for concurrent use.
@@ -37,6 +38,7 @@ type keeper struct {
 	execs    map[uint32]uint64 // when processes that do not count started a program, if children are followed
 
 	files
+	raws
 }
 
 // process is a process whose mappings are known.
@@ -58,6 +60,7 @@ type space struct {
 	piece     piece
 	published bool
 	next      time.Time // when it may be published again
+	shot      *shot     // of maps, as they are now
 }
 
 // schedule lists processes by the time at which something is due, ascending.
@@ -173,7 +176,7 @@ func (k *keeper) setMaps(s *space, all []mapping) {
 	for i := range all {
 		all[i].file.hold()
 	}
-	s.maps = all
+	s.maps, s.shot = all, nil
 	k.mappings += len(all) - len(old)
 	for i := range old {
 		k.dropFile(old[i].file)
@@ -323,6 +326,7 @@ func (k *keeper) forked(child, parent uint32, at uint64) {
 	} else if old != nil {
 		k.forget(old)
 	}
+	k.maps.Asked.Delete(sentKey(child))
 	late := at < k.execs[child]
 	delete(k.execs, child)
 	if !counts {
@@ -364,6 +368,7 @@ func (k *keeper) executed(tgid uint32, at uint64) {
 	}
 	p.again = time.Time{}
 	k.unpublish(p) // until its first mapping, which follows
+	k.maps.Asked.Delete(sentKey(tgid))
 	k.enter(p, &space{})
 	k.limit()
 }
@@ -391,7 +396,7 @@ func (k *keeper) mapped(tgid uint32, r *region) {
 		for n := range by {
 			by[n].file.hold()
 		}
-		p.space.maps = slices.Replace(p.maps, i, j, by...)
+		p.space.maps, p.space.shot = slices.Replace(p.maps, i, j, by...), nil
 		k.mappings += len(by) - len(old)
 		for n := range old {
 			k.dropFile(old[n].file)
@@ -471,7 +476,7 @@ func hasExited(proc string, tgid uint32) bool {
 }
 
 // timeout returns how long to wait for something to happen, in milliseconds; -1: there is nothing to do until then.
-func (k *keeper) timeout(now time.Time) int {
+func (k *keeper) timeout(now time.Time, waiters []waiter) int {
 	var at time.Time
 	due := func(t time.Time) {
 		if at.IsZero() || t.Before(at) {
@@ -491,6 +496,14 @@ func (k *keeper) timeout(now time.Time) int {
 	}
 	if t, ok := k.files.due(now); ok {
 		due(t)
+	}
+	for _, x := range k.waiting {
+		due(k.until(x))
+		for _, w := range waiters {
+			if w.id == x.ID {
+				due(x.came.Add(showTime))
+			}
+		}
 	}
 	if at.IsZero() {
 		return -1
@@ -724,3 +737,6 @@ func (k *keeper) unpublish(p *process) {
 
 // askKey is the key in Maps.Asked of what has no table yet.
 func askKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, 0} }
+
+// sentKey is the key in Maps.Asked of the number of raw stacks of a process.
+func sentKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, unwind.SentKey} }

@@ -14,6 +14,7 @@
 package unwind
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,8 +59,9 @@ type Maps struct {
 		BatchUpdate(keys, values any, opts *ebpf.BatchOptions) (int, error)
 	}
 	MaxTables, MaxProcs, MaxRanges uint32 // sizes
-	// NewTable makes an array for Tables. It is closed once it is there.
+	// NewTable makes an array for Tables. It is closed once it is not used any more.
 	NewTable func(chunks [][]byte) (Inner, error)
+	Raw      *Raw // nil: programs send no stacks
 }
 
 // Map is what is used of an *ebpf.Map.
@@ -69,7 +71,10 @@ type Map interface {
 }
 
 // Inner is an array in Maps.Tables: an *ebpf.Map.
-type Inner interface{ Close() error }
+type Inner interface {
+	Lookup(key, value any) error
+	Close() error
+}
 
 // Options of an Unwinder.
 type Options struct {
@@ -85,6 +90,7 @@ type Options struct {
 // Records are what the kernel reports of processes: how they start and end, and what they map.
 type Records struct {
 	rings map[int]*perfring.Ring // by CPU
+	held  []record               // read, but not handled yet
 	size  int                    // of a ring
 	epoll int
 }
@@ -119,8 +125,9 @@ func (r *Records) open(cpu int) error {
 	ring, err := perfring.Open(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Sample_type: unix.PERF_SAMPLE_TIME,
 		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
-			unix.PerfBitSampleIDAll,
-		Wakeup: 1, // records: a process is to be known before its first stack
+			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID,
+		Clockid: unix.CLOCK_MONOTONIC, // that of raw stacks
+		Wakeup:  1,                    // records: a process is to be known before its first stack
 	}, cpu, r.size)
 	if errors.Is(err, unix.ENODEV) { // it went offline
 		return nil
@@ -173,14 +180,16 @@ type Unwinder struct {
 	*Records
 	event int // eventfd: what follows, and results
 
-	mu     sync.Mutex
-	asks   []ask
-	online []int // CPUs, if they have changed
-	built  *result
-	closed bool
+	mu      sync.Mutex
+	asks    []ask
+	online  []int // CPUs, if they have changed
+	built   *result
+	waiters []waiter
+	closed  bool
 
-	ended    sync.WaitGroup
+	running  sync.WaitGroup
 	prepared chan struct{}
+	over     chan struct{} // closed at the end
 }
 
 type ask struct {
@@ -194,7 +203,7 @@ const maxAsks = 4096
 // Open starts following processes. It returns when the processes of the options are prepared: their mappings known, and
 // the tables of all their files made. The records are closed with it.
 func Open(m Maps, b Builder, r *Records, opts Options) (*Unwinder, error) {
-	u := &Unwinder{Records: r, prepared: make(chan struct{})}
+	u := &Unwinder{Records: r, prepared: make(chan struct{}), over: make(chan struct{})}
 	var err error
 	if u.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
@@ -204,6 +213,16 @@ func Open(m Maps, b Builder, r *Records, opts Options) (*Unwinder, error) {
 		return nil, err
 	}
 	u.keeper.init(m, b, opts)
+	if m.Raw != nil {
+		if err = u.raws.open(*m.Raw); err == nil {
+			err = r.watch(m.Raw.FD)
+		}
+		if err != nil {
+			u.raws.close()
+			unix.Close(u.event)
+			return nil, err
+		}
+	}
 	for _, pid := range opts.PIDs {
 		u.name(uint32(pid))
 	}
@@ -213,7 +232,7 @@ func Open(m Maps, b Builder, r *Records, opts Options) (*Unwinder, error) {
 	if !opts.Only {
 		u.scan()
 	}
-	u.ended.Go(u.loop)
+	u.running.Go(u.loop)
 	select {
 	case <-u.prepared:
 	case <-time.After(maxPreparing):
@@ -270,7 +289,8 @@ func (u *Unwinder) Close() {
 		return
 	}
 	u.wake()
-	u.ended.Wait()
+	u.running.Wait()
+	u.raws.close()
 	u.Records.Close()
 	unix.Close(u.event)
 }
@@ -285,11 +305,17 @@ const (
 func (u *Unwinder) loop() {
 	var events [8]unix.EpollEvent // readiness of others ends the next wait
 	var drain [8]byte
-	preparing := true
+	var waiters []waiter
+	preparing, more := true, false
 	turns, since := 0, time.Now()
 	for {
-		n, err := unix.EpollWait(u.epoll, events[:], u.timeout(time.Now()))
+		timeout := u.timeout(time.Now(), waiters)
+		if more {
+			timeout = 0
+		}
+		n, err := unix.EpollWait(u.epoll, events[:], timeout)
 		if err != nil && err != unix.EINTR {
+			close(u.over)
 			return
 		}
 		for range max(n, 0) {
@@ -297,9 +323,11 @@ func (u *Unwinder) loop() {
 		}
 		u.mu.Lock()
 		asks, online, built, closed := u.asks, u.online, u.built, u.closed
-		u.asks, u.online, u.built = nil, nil, nil
+		waiters = append(waiters, u.waiters...)
+		u.asks, u.online, u.built, u.waiters = nil, nil, nil, nil
 		u.mu.Unlock()
 		if closed {
+			close(u.over)
 			u.builder.Close()
 			u.builds.Wait()
 			u.release()
@@ -314,16 +342,22 @@ func (u *Unwinder) loop() {
 				u.lost()
 			}
 		}
-		records := u.poll()
-		for i := range records {
-			u.apply(&records[i])
-		}
+		records, left := u.inputs()
+		more = left
 		now := time.Now()
+		for i := range records {
+			if r := &records[i]; r.raw != nil {
+				u.came(r.raw, now)
+			} else {
+				u.apply(r)
+			}
+		}
+		now = time.Now()
 		for _, a := range asks {
 			u.asked(a.tgid, a.addr, now)
 		}
 		if built != nil {
-			u.finish(built, now)
+			u.finishBuild(built, now)
 		}
 		u.tick(now)
 		u.build(now, func(r *result) {
@@ -332,6 +366,8 @@ func (u *Unwinder) loop() {
 			u.mu.Unlock()
 			u.wake()
 		})
+		u.settleRaws(now)
+		waiters = u.answer(waiters, more, now)
 		if preparing && u.idle() {
 			preparing = false
 			close(u.prepared)
@@ -345,13 +381,41 @@ func (u *Unwinder) loop() {
 	}
 }
 
-// record is a record from the kernel with its time, which follows the body.
+// inputs returns what came since the last time, in the order of time: a raw stack is after what the kernel reported of its
+// process before, and before what it reported later. more means that there is more.
+func (u *Unwinder) inputs() (all []record, more bool) {
+	// What was reported later than one of these stacks may be there by now, but no stack that was sent before that.
+	all = append(u.held, u.poll()...)
+	u.held = nil
+	stacks, more := u.raws.poll()
+	if len(stacks) > 0 { // what was reported before they were sent is there by now
+		last := uint64(0)
+		for _, x := range stacks {
+			last = max(last, x.Time)
+		}
+		for _, r := range u.poll() {
+			if r.time <= last {
+				all = append(all, r)
+			} else { // after stacks that have not been read
+				u.held, more = append(u.held, r), true
+			}
+		}
+		for _, x := range stacks {
+			all = append(all, record{time: x.Time, raw: x})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b record) int { return cmp.Compare(a.time, b.time) })
+	return all, more
+}
+
+// record is a record from the kernel with its time, which follows the body, or a raw stack.
 type record struct {
 	perfring.Record
 	time uint64
+	raw  *raw
 }
 
-// poll returns the records that came since the last time, in the order of time.
+// poll returns the records that came since the last time.
 func (r *Records) poll() (all []record) {
 	for _, ring := range r.rings {
 		ring.Load()
@@ -361,20 +425,11 @@ func (r *Records) poll() (all []record) {
 				break
 			}
 			if n := len(rec.Body) - 8; n >= 0 {
-				all = append(all, record{rec, binary.NativeEndian.Uint64(rec.Body[n:])})
+				all = append(all, record{Record: rec, time: binary.NativeEndian.Uint64(rec.Body[n:])})
 				all[len(all)-1].Body = rec.Body[:n]
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b record) int {
-		switch {
-		case a.time < b.time:
-			return -1
-		case a.time > b.time:
-			return 1
-		}
-		return 0
-	})
 	return all
 }
 
