@@ -54,7 +54,7 @@ func (p *profiler) table() option.Table {
 	var table option.Table
 	for _, o := range p.btrun.Table() {
 		switch o.Name {
-		case "pid", "follow-forks", "cgroup", "container", "pod", "wait", "command", "max-memory", "budget", "unwind", "unwind-cache":
+		case "pid", "follow-forks", "cgroup", "container", "pod", "wait", "command", "max-memory", "budget", "unwind", "unwind-cache", "raw-stacks":
 			set := o
 			o.Group = ""
 			o.To = func(value string) error {
