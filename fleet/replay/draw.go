@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"btc/internal/blocks"
+	"btc/internal/manifest"
+	"btc/loader/format"
 	"btc/loader/history"
 	"btc/loader/output"
 	"btc/loader/render"
@@ -33,7 +35,20 @@ func newDrawing(p *player, old *drawing, sink output.Sink) *drawing {
 	if old != nil { // of the object before
 		d.history, d.latest = old.history, old.latest
 	}
+	d.history.Name = nil
+	if p.merged {
+		d.history.Name = d.keyText
+	}
 	return d
+}
+
+// keyText returns the text of an element's key. In a report of several hosts, the numbers of what has only a text are those of
+// one line.
+func (d *drawing) keyText(m *manifest.Map, el *render.Element) string {
+	if m.Scalar() {
+		return ""
+	}
+	return string(d.player.run.Env.Append(nil, format.Value{Layout: render.KeyLayout(m), Bytes: el.Key}))
 }
 
 // next begins an interval.
@@ -54,7 +69,9 @@ func (d *drawing) add(x *output.Map) {
 }
 
 func (d *drawing) Map(x *output.Map) {
-	d.add(x)
+	if !d.player.merged { // those of a host are not those of the report
+		d.add(x)
+	}
 	d.Sink.Map(x)
 }
 

@@ -442,7 +442,7 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		MaxSeries: int(line.Get("max_series").Int()), Started: started,
 	}, env)
 	p.sink = p.opts.Format.New(p.run)
-	if p.opts.Terminal != nil && p.opts.Format == &output.Text && !p.merged {
+	if p.opts.Terminal != nil && p.opts.Format == &output.Text {
 		p.drawing = newDrawing(p, p.drawing, p.sink)
 		p.sink = p.drawing
 	}

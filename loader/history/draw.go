@@ -35,7 +35,7 @@ func (h *History) Lines(env *format.Env, m *manifest.Map, elems []render.Element
 		}
 		from := len(lines)
 		lines = append(lines, blocks.Split(bytes.TrimSuffix(text, []byte("\n")))...)
-		t := h.find(m, el)
+		t := h.tracks[h.name(m, el)]
 		switch {
 		case h.tracks != nil && m.Shape == "tseries" && el.Rows > 1 && len(el.Points) > 0:
 			lines = append(lines[:from+1], graph(env, m, elems, el)...)

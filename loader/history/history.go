@@ -21,6 +21,8 @@ const (
 
 // History has the values of maps in the last intervals.
 type History struct {
+	// Name, if it is not nil, identifies an element of a map: its key is not the same in all intervals.
+	Name     func(m *manifest.Map, el *render.Element) string
 	manifest *manifest.Manifest // of the object that runs in the interval
 	tracks   map[string]*track
 	size     int // number of values
@@ -44,8 +46,13 @@ func New(draw bool) *History {
 	return h
 }
 
-func (h *History) find(m *manifest.Map, el *render.Element) *track {
-	return h.tracks[m.Name+"\x00"+string(el.Key)]
+// name identifies an element of all maps.
+func (h *History) name(m *manifest.Map, el *render.Element) string {
+	key := string(el.Key)
+	if h.Name != nil {
+		key = h.Name(m, el)
+	}
+	return m.Name + "\x00" + key
 }
 
 // Next begins an interval, in which an object runs.
@@ -103,13 +110,14 @@ func (h *History) Add(at time.Time, m *manifest.Map, elems []render.Element) {
 		if !el.Set && m.Scalar() {
 			continue
 		}
-		t := h.find(m, el)
+		name := h.name(m, el)
+		t := h.tracks[name]
 		if t == nil {
 			if len(h.tracks) == maxElements {
 				continue
 			}
 			t = &track{values: make([][]float32, 1)}
-			h.tracks[m.Name+"\x00"+string(el.Key)] = t
+			h.tracks[name] = t
 		}
 		t.add(at, m, el, isRate(m) && !h.clears(m))
 	}
