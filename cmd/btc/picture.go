@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -95,17 +96,33 @@ func writeProfile(file, form string, p *profile.Profile) error {
 		_, err := os.Stdout.Write(text.Bytes())
 		return err
 	}
-	create := createCompressed
 	if form == "pprof" && !strings.HasSuffix(file, ".zst") { // it is compressed already
-		create = func(name string) (*compressed, error) {
-			f, err := safefile.Create(name, os.O_TRUNC, 0o666)
-			return &compressed{Writer: f, close: []func() error{f.Close}}, err
-		}
+		return writeComplete(file, text.Bytes())
 	}
-	f, err := create(file)
+	var packed bytes.Buffer
+	c, err := compress(file, &packed)
+	if err == nil {
+		_, err = c.Write(text.Bytes())
+		err = errors.Join(err, c.Close())
+	}
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text.Bytes())
+	return writeComplete(file, packed.Bytes())
+}
+
+// writeComplete writes a file under a temporary name first, so that it is never there in part. What is not a regular file, as a
+// pipe, and a file in a directory in which none can be made are written at once.
+func writeComplete(path string, data []byte) error {
+	if old, err := os.Lstat(path); err != nil || old.Mode().IsRegular() {
+		if err := writeFiles(newFile{path, data}); !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	f, err := safefile.Create(path, os.O_TRUNC, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
 	return errors.Join(err, f.Close())
 }

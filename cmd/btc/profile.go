@@ -237,18 +237,25 @@ func (p *profiler) run(line *option.Line) int {
 	if err != nil {
 		return fail("%v", err)
 	}
-	status := cmd.run(parsed)
+	return p.draw(recording, cmd.run(parsed))
+}
+
+// draw writes the profile of a recording of a run that ended with a status, and returns that of the command. What was sampled is
+// written whatever went wrong later.
+func (p *profiler) draw(recording string, status int) int {
 	in, err := openRecording(recording)
 	if err != nil {
 		return max(status, 1) // the reason was reported
 	}
 	defer in.Close()
 	x, err := readProfile(recording, in, replay.Options{Err: os.Stderr})
-	if err != nil {
-		if status != 0 {
-			return status
-		}
+	switch {
+	case x == nil && status != 0:
+		return status
+	case x == nil:
 		return fail("%v", err)
+	case err != nil: // what precedes it is shown
+		status = max(status, fail("%v", err))
 	}
 	x.Comment = p.about()
 	form := "folded"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -113,5 +114,77 @@ func TestProfileProcess(t *testing.T) {
 	p.btrun.PIDs = append(p.btrun.PIDs, gone)
 	if err := p.checkProcesses(); err == nil || err.Error() != fmt.Sprintf("process %d does not exist", gone) {
 		t.Error(err)
+	}
+}
+
+// TestProfileOfFailure checks that what was sampled is drawn if the run or its recording ends with an error, and that the status
+// says so; and that nothing is drawn, and the file that is there stays, if nothing was sampled.
+func TestProfileOfFailure(t *testing.T) {
+	whole, err := os.ReadFile("testdata/offcputime.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(whole), "\n")
+	dir := t.TempDir()
+	file, recording := filepath.Join(dir, "x.svg"), filepath.Join(dir, "run.jsonl")
+	for _, x := range []struct {
+		name, text string
+		status     int // of the run
+		want       int
+		drawn      bool
+	}{
+		{"no error", string(whole), 0, 0, true},
+		{"the run fails", string(whole), 3, 3, true},
+		{"a damaged line", string(whole) + "no JSON\n", 0, 1, true},
+		{"both", string(whole) + "no JSON\n", 3, 3, true},
+		{"cut off", string(whole) + `{"type": "pri`, 1, 1, true},
+		{"no samples", head + "\n", 0, 1, false},
+		{"no samples, and the run fails", head + "\n", 3, 3, false},
+		{"no recording", "", 3, 3, false},
+	} {
+		os.WriteFile(file, []byte("old"), 0o600)
+		os.Remove(recording)
+		if x.text != "" {
+			os.WriteFile(recording, []byte(x.text), 0o600)
+		}
+		status := (&profiler{file: file}).draw(recording, x.status)
+		got, _ := os.ReadFile(file)
+		svg := string(got)
+		if status != x.want || (svg == "old") == x.drawn || x.drawn && !strings.HasSuffix(svg, "</svg>\n") {
+			t.Errorf("%s: status %d, %d bytes: %.20s", x.name, status, len(svg), svg)
+		}
+	}
+	if all, _ := os.ReadDir(dir); len(all) > 2 {
+		t.Errorf("files are left: %v", all)
+	}
+}
+
+// TestWriteComplete checks that a file has its old content if the new one cannot be written, and that what is not a regular file
+// is not replaced by one.
+func TestWriteComplete(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "x.svg"), filepath.Join(dir, "link.svg")
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip("skipped: ", err)
+	}
+	for i, path := range []string{file, link} {
+		if err := writeComplete(path, []byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(file); len(got) != 1 || got[0] != byte(i) {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+	if to, err := os.Readlink(link); err != nil || to != file {
+		t.Errorf("the link was replaced: %q, %v", to, err)
+	}
+	if err := writeComplete(os.DevNull, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if err := writeComplete(dir, []byte("x")); err == nil {
+		t.Error("a directory was written")
+	}
+	if all, _ := os.ReadDir(dir); len(all) != 2 {
+		t.Errorf("files are left: %v", all)
 	}
 }

@@ -229,17 +229,23 @@ func createCompressed(name string) (*compressed, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compressed{Writer: f, close: []func() error{f.Close}}
+	c, err := compress(name, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.close = append(c.close, f.Close)
+	return c, nil
+}
+
+// compress compresses what is written to out as the name of a file says.
+func compress(name string, out io.Writer) (*compressed, error) {
 	switch {
 	case strings.HasSuffix(name, ".gz"):
-		z := gzip.NewWriter(f)
-		c.Writer, c.close = z, []func() error{z.Close, f.Close}
+		z := gzip.NewWriter(out)
+		return &compressed{z, []func() error{z.Close}}, nil
 	case strings.HasSuffix(name, ".zst"):
-		z, err := zstd.NewWriter(f)
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		c.Writer, c.close = z, []func() error{z.Close, f.Close}
+		z, err := zstd.NewWriter(out)
+		return &compressed{z, []func() error{z.Close}}, err
 	}
-	return c, nil
+	return &compressed{Writer: out}, nil
 }

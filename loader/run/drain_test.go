@@ -5,6 +5,7 @@ package run
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"btc/internal/manifest"
@@ -101,5 +102,15 @@ func TestResetAcrossExit(t *testing.T) {
 		if c.want == "" && after != before {
 			t.Errorf("%d of %d records left", after, before)
 		}
+	}
+}
+
+// TestFailedReading checks that a run whose events could not be read to the end prints what was counted, and fails.
+func TestFailedReading(t *testing.T) {
+	s, out := testSession(t, testRecord(testPrintf, 1))
+	s.maps, s.failed = &mapTable{manifest: s.manifest}, errors.New("cannot read")
+	status, err := s.finish()
+	if status != 1 || err != s.failed || out.String() != "1\n\n\n" {
+		t.Errorf("status %d, %v, output %q", status, err, out)
 	}
 }

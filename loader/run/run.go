@@ -105,6 +105,7 @@ type session struct {
 	drawn       *history.History // of the live view; nil: none
 	rec         *recording       // nil: none
 	started     time.Time
+	failed      error  // why the events could not be read to the end
 	text        []byte // the JSON of the manifest
 }
 
@@ -501,7 +502,8 @@ func (s *session) loop() error {
 	for {
 		select {
 		case err := <-done:
-			return err
+			s.failed = err // finish prints what was counted until then
+			return nil
 		case handOver := <-s.handOver:
 			handOver()
 		}
@@ -566,8 +568,11 @@ func (s *session) finish() (int, error) {
 	if (s.msg.crashed.Load() || s.end.unwritten.Load() || s.rec.failed()) && s.end.status == 0 {
 		s.end.status = 1
 	}
+	if s.failed != nil {
+		s.end.status = max(s.end.status, 1)
+	}
 	s.rec.end(s.end.status)
-	return s.end.status, endErr
+	return s.end.status, cmp.Or(s.failed, endErr)
 }
 
 func (s *session) close() {
