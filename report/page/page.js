@@ -91,9 +91,18 @@ function amount(v, unit) {
 	return count(v);
 }
 
-/** @param {string} name */
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = () => document.documentElement.dataset.theme === "dark";
+
+/** @type {Map<string, string>} */
+const values = new Map();
+
+/** A value of the style sheet in the theme that is shown. It is asked for once: each time would lay out the page. @param {string} name */
+function css(name) {
+	const key = document.documentElement.dataset.theme + name;
+	let v = values.get(key);
+	if (v === undefined) values.set(key, v = getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+	return v;
+}
 
 /** A pattern from what the user typed, which may be a regular expression. @param {string} text @returns {((s: string) => boolean) | null} */
 function matcher(text) {
@@ -116,6 +125,15 @@ function searchBox(label, then) {
 
 // ---- Data ----
 
+/** @param {string} text in base64 @returns {Uint8Array<ArrayBuffer>} */
+function decode(text) {
+	const fast = /** @type {any} */ (Uint8Array).fromBase64;
+	if (fast) return fast.call(Uint8Array, text);
+	const raw = atob(text), bytes = new Uint8Array(raw.length);
+	for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+	return bytes;
+}
+
 /** @param {string} id @returns {Promise<Data | null>} */
 async function load(id) {
 	const e = document.getElementById(id);
@@ -123,10 +141,7 @@ async function load(id) {
 	const text = e.textContent || "";
 	e.textContent = "";
 	if (e.getAttribute("type") === "application/json") return JSON.parse(text);
-	const raw = atob(text);
-	const bytes = new Uint8Array(raw.length);
-	for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-	const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+	const stream = new Blob([decode(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
 	return JSON.parse(await new Response(stream).text());
 }
 
@@ -331,7 +346,7 @@ function canvas(label, draw) {
 	const c = el("canvas", {role: "img", tabindex: "0", "aria-label": label});
 	let width = 0, height = 0;
 	const redraw = () => {
-		width = c.clientWidth || width;
+		if (!width) width = c.clientWidth;
 		if (!width) return;
 		const scale = window.devicePixelRatio || 1;
 		/** @param {number} h */
@@ -349,7 +364,7 @@ function canvas(label, draw) {
 		const needed = draw(size(height || 10), width);
 		if (needed !== height) draw(size(needed), width);
 	};
-	new ResizeObserver(() => { if (c.clientWidth !== width) redraw(); }).observe(c);
+	new ResizeObserver(() => { if (c.clientWidth && c.clientWidth !== width) { width = c.clientWidth; redraw(); } }).observe(c);
 	return {canvas: c, redraw};
 }
 
@@ -630,10 +645,10 @@ function grid(label, cols, rows, o) {
 		drawn = "";
 		draw();
 	};
-	let drawn = "";
+	let drawn = "", top = 0;
 	const draw = () => {
-		if (rest && (box.scrollTop + 2000) / H > rest.from) { order.subarray(rest.from).sort(rest.by); rest = null; }
-		const view = Math.max(box.clientHeight, 700), first = Math.max(Math.floor(box.scrollTop / H) - 10, 0), last = Math.min(first + Math.ceil(view / H) + 20, order.length);
+		if (rest && (top + 2000) / H > rest.from) { order.subarray(rest.from).sort(rest.by); rest = null; }
+		const first = Math.max(Math.floor(top / H) - 10, 0), last = Math.min(first + 52, order.length);
 		const now = first + "-" + last;
 		if (now === drawn) return;
 		drawn = now;
@@ -669,10 +684,9 @@ function grid(label, cols, rows, o) {
 		gap(order.length - last);
 		tbody.replaceChildren(...out);
 	};
-	box.addEventListener("scroll", draw);
-	const search = o.search ? searchBox("Filter (text or regular expression)", (text) => { pattern = matcher(text); box.scrollTop = 0; arrange(); }) : null;
+	box.addEventListener("scroll", () => { top = box.scrollTop; draw(); });
+	const search = o.search ? searchBox("Filter (text or regular expression)", (text) => { pattern = matcher(text); box.scrollTop = top = 0; arrange(); }) : null;
 	const root = el("div", {}, search ? el("div", {class: "tools"}, search, found) : null, box);
-	arrange();
 	return {root, arrange, redraw() { drawn = ""; draw(); }};
 }
 
@@ -942,19 +956,26 @@ function flame(t, base, show) {
 
 	// Functions: the table of the same values.
 	let self = new Float64Array(0), total = new Float64Array(0), baseTotal = /** @type {Float64Array | null} */ (null);
-	const functions = (/** @type {Float64Array} */ v) => {
-		const own = new Float64Array(tree.frames.length), all = new Float64Array(tree.frames.length), open = new Int32Array(tree.frames.length);
-		const stack = [];
+	/** What each function has of its own. @param {Float64Array} v */
+	const ofItsOwn = (v) => {
+		const own = new Float64Array(tree.frames.length), {frame, parent} = tree;
+		for (let i = 0; i < tree.n; i++) {
+			own[frame[i]] += v[i];
+			if (parent[i] >= 0) own[frame[parent[i]]] -= v[i];
+		}
+		return own;
+	};
+	/** What each function has with those below it; recursion counts once. @param {Float64Array} v */
+	const ofAll = (v) => {
+		const all = new Float64Array(tree.frames.length), open = new Int32Array(tree.frames.length), stack = [];
 		for (let i = 0; i < tree.n; i++) {
 			while (stack.length > tree.depth[i]) open[tree.frame[/** @type {number} */ (stack.pop())]]--;
 			const f = tree.frame[i];
 			if (!open[f]) all[f] += v[i];
 			open[f]++;
 			stack.push(i);
-			own[f] += v[i];
-			if (tree.parent[i] >= 0) own[tree.frame[tree.parent[i]]] -= v[i];
 		}
-		return {own, all};
+		return all;
 	};
 	/** @type {Col[]} */
 	const cols = [
@@ -971,18 +992,23 @@ function flame(t, base, show) {
 	});
 	const list = grid("Functions", cols, () => tree.frames.length, {sort: 1, search: (f) => tree.frames[f].name, noun: "functions", keep: (f) => total[f] > 0 && tree.frames[f].kind !== "l"});
 	const details = el("details", {}, el("summary", {}, "Functions as a table"), list.root);
-	details.addEventListener("toggle", () => list.redraw());
+	const fill = () => {
+		if (!details.open) return;
+		total = ofAll(totals);
+		if (baseTotals) baseTotal = ofAll(baseTotals);
+		list.arrange();
+	};
+	details.addEventListener("toggle", fill);
 
 	const update = () => {
 		totals = tree.totals(leaf, t.values());
 		if (t.counted) totals = tree.totals(leaf, t.sums("a"));
 		baseTotals = base ? tree.totals(leafBase, base.table.counted ? base.table.sums("a", null) : base.table.values(null)) : null;
-		({own: self, all: total} = functions(totals));
-		if (baseTotals) baseTotal = functions(baseTotals).all;
+		self = ofItsOwn(totals);
 		if (zoom >= 0 && !totals[zoom]) zoom = -1;
 		stale = true;
 		tell(-2);
-		list.arrange();
+		fill();
 		find(box.value);
 	};
 	const box = searchBox("Search functions (text or regular expression)", find);
@@ -1004,10 +1030,6 @@ function flame(t, base, show) {
 
 // ---- Cards ----
 
-/** @param {...(string | Node)} parts strings at odd places are strong */
-function answer(...parts) {
-	return parts.filter((p) => p !== "");
-}
 /** @param {string} text */
 const strong = (text) => el("b", {}, text);
 
@@ -1375,7 +1397,6 @@ function eventsCard(e) {
 	const root = el("section", {class: "card", id: "lines", "aria-label": "Lines"}, el("div", {class: "title"}, el("h2", {}, "Lines"), el("span", {class: "kind"}, "what the script printed, at the time when btrun handled it")), says);
 	const views = /** @type {View[]} */ ([]);
 	const span = Math.max(state.data.duration, n ? at[n - 1] : 0, 1), bins = Math.min(Math.max(Math.floor(n / 3), 20), 200);
-	let keep = /** @type {((s: string) => boolean) | null} */ (null);
 	if (n > 3) {
 		const t = {starts: Array.from({length: bins}, (_, i) => i * span / bins), m: {times: Array.from({length: bins}, (_, i) => (i + 1) * span / bins)}};
 		const bin = (/** @type {number} */ i) => Math.min(Math.floor(at[i] / span * bins), bins - 1);
