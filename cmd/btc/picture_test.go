@@ -3,11 +3,19 @@
 package main
 
 import (
+	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	pprof "github.com/google/pprof/profile"
 
 	"btc/fleet/replay"
 )
@@ -104,5 +112,104 @@ func TestPictureOfPart(t *testing.T) {
 	err = (&replayOptions{file: file, from: from}).replay("testdata/offcputime.jsonl")
 	if _, e := os.Stat(file); err == nil || !strings.HasPrefix(err.Error(), "--from: a profile") || e == nil {
 		t.Errorf("--from: %v, %v", err, e)
+	}
+}
+
+// TestHostileRecordings checks that a recording with names that attack readers, megabytes long ones among them, and one whose
+// compressed data are cut off or damaged, replay in every form: with all samples, nothing that a terminal, a browser or a reader of
+// folded stacks would obey, and a clear error.
+func TestHostileRecordings(t *testing.T) {
+	whole, err := os.ReadFile("testdata/offcputime.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	text, names := string(whole), []string(nil)
+	for _, name := range regexp.MustCompile(`"sym": "[^"]*"`).FindAllString(string(whole), -1) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for i, evil := range []string{`<script>alert(1)</script>`, `a\"b;c d`, `\u202egnp.exe`, `]]>--><!--\n\u001b[2J`, strings.Repeat("A;<", 1<<19)} {
+		text = strings.ReplaceAll(text, names[i], fmt.Sprintf(`"sym": "%s%d"`, evil, i))
+	}
+	text = strings.ReplaceAll(text, `"gzip"`, `"<b>;\u202e x"`)
+	recording := filepath.Join(dir, "run.jsonl")
+	write := func(name string, data []byte) string {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	write("run.jsonl", []byte(text))
+	sum := func(recording string) (sum int) {
+		file := filepath.Join(dir, "sum.folded")
+		if err := (&replayOptions{file: file}).replay(recording); err != nil {
+			t.Fatal(err)
+		}
+		all, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(all)) {
+			if strings.ContainsAny(line, "\u202e\x1b") {
+				t.Errorf("folded: %.200q", line)
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]))
+			if err != nil || strings.Count(line, " ") != 1 {
+				t.Errorf("folded: %v in %.200q", err, line)
+			}
+			sum += n
+		}
+		return sum
+	}
+	if got, want := sum(recording), sum("testdata/offcputime.jsonl"); got != want || want == 0 {
+		t.Errorf("folded: sum %d, want %d", got, want)
+	}
+	for _, form := range []string{"svg", "pprof", "text", replay.Timeline, "json", "otlp", "prometheus"} {
+		file := filepath.Join(dir, "x."+form)
+		if err := (&replayOptions{form: form, file: file}).replay(recording); err != nil {
+			t.Errorf("%s: %v", form, err)
+		}
+		got, _ := os.ReadFile(file)
+		switch form {
+		case "svg":
+			var x struct{}
+			if err := xml.Unmarshal(got, &x); err != nil || len(got) > 1<<20 || strings.ContainsAny(string(got), "\u202e\x1b") || strings.Contains(string(got), "<script>alert") {
+				t.Errorf("a picture of %d bytes, %v", len(got), err)
+			}
+		case "pprof":
+			if x, err := pprof.ParseData(got); err != nil || x.CheckValid() != nil {
+				t.Errorf("pprof: %v", err)
+			}
+		}
+	}
+	for _, suffix := range []string{".gz", ".zst"} {
+		packed := filepath.Join(dir, "run.jsonl"+suffix)
+		out, err := createCompressed(packed)
+		if err == nil {
+			_, err = out.Write(whole)
+			err = errors.Join(err, out.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(packed)
+		for _, n := range []int{len(data) - 3, len(data) / 2, 12} {
+			for _, form := range []string{"folded", "pprof", "svg", "text", replay.Timeline} {
+				file := filepath.Join(dir, "cut."+form)
+				os.Remove(file)
+				err := (&replayOptions{form: form, file: file}).replay(write("cut.jsonl"+suffix, data[:n]))
+				if err == nil || !strings.Contains(err.Error(), "the compressed data are cut off") {
+					t.Errorf("%d bytes of %d%s as %s: %v", n, len(data), suffix, form, err)
+				}
+				// Of gzip, all is known before the checksum at the end.
+				if got, _ := os.ReadFile(file); suffix == ".gz" && n == len(data)-3 && len(got) == 0 {
+					t.Errorf("what precedes the end of %s is not shown as %s", suffix, form)
+				}
+			}
+		}
+		data[len(data)/2] ^= 0x55
+		if err := (&replayOptions{file: filepath.Join(dir, "bad.svg")}).replay(write("bad.jsonl"+suffix, data)); err == nil {
+			t.Errorf("damaged %s: no error", suffix)
+		}
 	}
 }

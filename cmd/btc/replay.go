@@ -205,9 +205,28 @@ func openRecording(name string) (*recording, error) {
 	}
 	if err != nil {
 		r.Close()
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: the compressed data are cut off or damaged: %w", name, err)
+	}
+	if r.Reader != io.Reader(b) {
+		r.Reader = decompressor{r.Reader}
 	}
 	return r, nil
+}
+
+// decompressor says of an error that the compressed data have it.
+type decompressor struct{ io.Reader }
+
+func (d decompressor) Read(p []byte) (int, error) {
+	n, err := d.Reader.Read(p)
+	var file *os.PathError
+	switch {
+	case err == nil || err == io.EOF || errors.As(err, &file):
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the compressed data are cut off: what is missing was not written, or not copied")
+	default:
+		err = fmt.Errorf("the compressed data are damaged: %w", err)
+	}
+	return n, err
 }
 
 // compressed is a file that is compressed if its name says so.

@@ -281,6 +281,9 @@ func visible(dst []*box, b *box, least int64) []*box {
 	return dst
 }
 
+// maxTitle bounds the name in the title of a box, in bytes: a process chooses its symbols, and browsers fail on larger files.
+const maxTitle = 4096
+
 // write draws a box.
 func (b *box) write(out *bufio.Writer, total int64, height int, typ profile.Type) {
 	scale := float64(width-2*margin) / float64(max(total, 1))
@@ -290,7 +293,11 @@ func (b *box) write(out *bufio.Writer, total int64, height int, typ profile.Type
 	}
 	y := height - footer - (b.depth+1)*row
 	out.WriteString(`<g><title>`)
-	out.WriteString(escaped(b.name))
+	name := b.name
+	if len(name) > maxTitle {
+		name = strings.ToValidUTF8(name[:maxTitle], "") + ".."
+	}
+	out.WriteString(escaped(name))
 	fmt.Fprintf(out, " (%s, %.2f%%)</title><rect class=\"%s\" x=\"%s\" y=\"%d\" width=\"%s\" height=\"%d\" rx=\"1\"/>",
 		amount(b.value, typ), 100*float64(b.value)/float64(max(total, 1)), b.class(), pixels(x), y, pixels(w), row-1)
 	if text := cut(b.name, w-6); text != "" {
