@@ -93,6 +93,10 @@ type Options struct {
 	// Mode is "test" or "bench" to run the script's programs of this kind, and to attach nothing. Only
 	// LoadReport supports it. The exit code is 1 if a test fails.
 	Mode string
+	// Why reports at the end, and when maps are printed on request, how often each clause ran, why it did not go on, and the
+	// first cause of missing output; with Silence also when nothing was printed for that long. The report goes to Report.Err.
+	Why     bool
+	Silence time.Duration
 
 	// DropEvents discards the script's output, for sessions that only need its maps.
 	DropEvents bool

@@ -44,6 +44,7 @@ type Loaded struct {
 	Variables map[string]*ebpf.Variable // run-time data
 	Programs  []attach.Programs         // programs of each plan of the expansion
 	Loops     *Loops                    // nil: none is counted
+	Cover     *Coverage                 // nil: without Options.Cover
 
 	all []*ebpf.Program
 }
@@ -57,6 +58,7 @@ func (l *Loaded) Close() {
 		m.Close()
 	}
 	l.Loops.close()
+	l.Cover.close()
 }
 
 // Options of loading.
@@ -69,6 +71,7 @@ type Options struct {
 	// MemoryFrom is where MaxMemory is set, if it is not an option.
 	MemoryFrom string
 	LongLoops  bool   // loops have no budget
+	Cover      bool   // programs get the counters of Coverage
 	Unwind     Unwind // what is unwound by tables
 	RawStacks  bool   // programs send stacks that they cannot unwind yet
 	BTF        string // file or directory with the kernel's types; "": the kernel's own
@@ -156,6 +159,12 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 			return nil, err
 		}
 	}
+	if opts.Cover {
+		if l.Cover, err = newCoverage(o, h, cpus); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
 	err = p.findKernelTypes()
 	if err == nil && opts.Filter.Follows() {
 		err = p.loadTracker()
@@ -236,6 +245,8 @@ type programs struct {
 	// moduleTypes are the types of modules that have types missing in the kernel's.
 	moduleTypes []*btf.Spec
 
+	uncovered map[*manifest.Program]error // without counters, although they are wanted
+
 	sharer *sharer
 	apart  bool // the clauses of a joined program have been loaded by themselves
 }
@@ -244,7 +255,15 @@ type programs struct {
 // does not accept that.
 func (p *programs) loadPlan(plan *resolve.Plan) (attach.Programs, error) {
 	if plan.Strategy == resolve.SharedRaw {
-		if prog, err := p.loadShared(plan); err == nil {
+		prog, err := p.loadShared(plan, p.loaded.Cover != nil)
+		if p.loaded.Cover != nil {
+			covered := err == nil
+			if err != nil {
+				prog, err = p.loadShared(plan, false)
+			}
+			p.countCovered([]resolve.Plan{*plan}, err, covered)
+		}
+		if err == nil {
 			return attach.Programs{Strategy: plan.Strategy, Of: []*ebpf.Program{prog}}, nil
 		}
 		// fall back to separate tracepoints
@@ -282,7 +301,7 @@ func (p *programs) loadMatches(plan *resolve.Plan, how resolve.Strategy) (attach
 			out.Of = append(out.Of, out.Of[m.SameAs-1])
 			continue
 		}
-		prog, err := p.loadMatch(clauses, i, how, specs, types)
+		prog, err := p.loadCovered(clauses, i, how, specs, types)
 		if err != nil && p.leaveTypes(plan.Prog, err) {
 			return p.loadMatches(plan, how)
 		}
@@ -344,9 +363,51 @@ func (p *programs) specOf(plan *resolve.Plan, how resolve.Strategy) (*ebpf.Progr
 	return spec, nil
 }
 
+// loadCovered is loadMatch with the counters of Options.Cover, or without them if the kernel refuses the program with them.
+func (p *programs) loadCovered(clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec,
+	types *btf.Spec) (*ebpf.Program, error) {
+	if p.loaded.Cover == nil {
+		return p.loadMatch(clauses, match, how, specs, types, false)
+	}
+	prog, err := p.loadMatch(clauses, match, how, specs, types, true)
+	covered := err == nil
+	if err != nil {
+		prog, err = p.loadMatch(clauses, match, how, specs, types, false)
+	}
+	p.countCovered(clauses, err, covered)
+	return prog, err
+}
+
+// countCovered notes whether the program of some clauses has counters.
+func (p *programs) countCovered(clauses []resolve.Plan, err error, covered bool) {
+	for i := range clauses {
+		switch c := p.loaded.Cover.of(clauses[i].Prog.Clause); {
+		case err != nil:
+		case covered && p.uncovered[clauses[i].Prog] == nil:
+			c.Programs++
+		default:
+			c.Missed++
+		}
+	}
+}
+
+// cover returns a clause's program with counters, see Coverage.add.
+func (p *programs) cover(plan *resolve.Plan, how resolve.Strategy, insns asm.Instructions, filtered, joined bool) (asm.Instructions, int) {
+	own := len(p.object.Spec.Programs[plan.Prog.Name].Instructions)
+	out, head := p.loaded.Cover.add(p.object.Manifest, plan, how, insns, own, filtered, joined)
+	if p.uncovered == nil {
+		p.uncovered = map[*manifest.Program]error{}
+	}
+	delete(p.uncovered, plan.Prog)
+	if head == 0 {
+		p.uncovered[plan.Prog] = rewrite.ErrNoCover
+	}
+	return out, head
+}
+
 // loadMatch loads the program of one match for a clause, or for several that are joined.
 func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Strategy, specs []*ebpf.ProgramSpec,
-	types *btf.Spec) (*ebpf.Program, error) {
+	types *btf.Spec, cover bool) (*ebpf.Program, error) {
 	plan, spec := &clauses[0], specs[0]
 	m := &plan.Matches[match]
 	if how == resolve.PerMatch {
@@ -362,7 +423,7 @@ func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Stra
 	}
 	f := p.filter(plan, m.PID)
 	one := spec
-	if f.Gate = p.gate(plan); len(clauses) > 1 || !f.Empty() {
+	if f.Gate = p.gate(plan); len(clauses) > 1 || !f.Empty() || cover {
 		one = spec.Copy()
 	}
 	all, skip := make([]asm.Instructions, len(clauses)), 0
@@ -384,6 +445,11 @@ func (p *programs) loadMatch(clauses []resolve.Plan, match int, how resolve.Stra
 			skip = -len(all[i])
 			all[i] = f.Program(slices.Clone(all[i]))
 			skip += len(all[i])
+		}
+		if cover {
+			head := 0
+			all[i], head = p.cover(c, how, all[i], !f.Empty(), len(clauses) > 1)
+			skip += head
 		}
 	}
 	if one.Instructions = all[0]; len(all) > 1 {
@@ -438,7 +504,7 @@ func (p *programs) gate(plan *resolve.Plan) (g rewrite.Gate) {
 }
 
 // loadShared loads a program for the raw tracepoint of all system calls.
-func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
+func (p *programs) loadShared(plan *resolve.Plan, cover bool) (*ebpf.Program, error) {
 	if p.sharer == nil {
 		s, err := newSharer()
 		if err != nil {
@@ -463,7 +529,13 @@ func (p *programs) loadShared(plan *resolve.Plan) (*ebpf.Program, error) {
 	f, skip := p.filter(plan, 0), -len(spec.Instructions)
 	f.Gate = p.gate(plan)
 	spec.Instructions = f.Program(spec.Instructions)
-	return p.loadBound(plan.Prog, spec, skip+len(spec.Instructions), p.types)
+	skip += len(spec.Instructions)
+	if cover {
+		head := 0
+		spec.Instructions, head = p.cover(plan, resolve.SharedRaw, spec.Instructions, !f.Empty(), false)
+		skip += head
+	}
+	return p.loadBound(plan.Prog, spec, skip, p.types)
 }
 
 // events returns the tracepoints of a plan.

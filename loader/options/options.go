@@ -153,6 +153,8 @@ func (v *Values) Table() option.Table {
 			Help: "do not print the number of attached probes"},
 		{Name: "verbose", Short: "v", Group: writing, To: &v.Verbose,
 			Help: "show the kernel's verifier log of each program; with --list, the arguments of probes"},
+		{Name: "why", Value: "TIME", Optional: true, Group: writing, To: v.setWhy,
+			Help: "at the end and on SIGUSR1, report how often each clause ran, why it did not go on, and the first cause of missing output; with TIME, such as 10s, also when nothing was printed for that long"},
 		{Name: "no-warnings", Group: writing, To: &v.NoWarnings,
 			Help: "suppress all warnings"},
 		{Name: "raw", Group: writing, To: &v.Raw,
@@ -267,6 +269,14 @@ func (v *Values) setTime(name string, to *time.Duration) func(string) error {
 		*to = d
 		return nil
 	}
+}
+
+func (v *Values) setWhy(text string) error {
+	v.Why = true
+	if text == "" {
+		return nil
+	}
+	return v.setTime("why", &v.Silence)(text)
 }
 
 func (v *Values) setMaxEvents(text string) (err error) {

@@ -40,6 +40,8 @@ type Run struct {
 	MaxEvents uint64
 	DryRun    bool
 	Mode      string
+	Why       bool
+	Silence   time.Duration
 
 	DropEvents bool
 	NoWarnings bool

@@ -101,6 +101,9 @@ func (r *reader) handle(record []byte) {
 		return
 	}
 	defer r.end.count(e.Kind, r.opts.MaxEvents)
+	if showing[e.Kind] {
+		r.reasons.heard()
+	}
 	if r.table.deferred[e.ID] {
 		if e.Kind == "errorf" {
 			r.end.errors++

@@ -93,9 +93,11 @@ type session struct {
 	reader reader
 	table  eventTable
 	names  names
-	walks  walks
-	maps   *mapTable
-	losses *lossCounter
+	// reasons are the reports of Options.Why.
+	reasons reasons
+	walks   walks
+	maps    *mapTable
+	losses  *lossCounter
 	// packets is nil if the script has no skboutput().
 	packets *packets
 	// front and back write the output; nil before and after the run.
@@ -261,7 +263,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	warnLarge(o, s.host.Possible, &s.msg)
 	opts := load.Options{
 		Values: values, BTF: s.opts.BTF, MaxMemory: s.opts.MaxMemory, MemoryFrom: s.opts.memoryFrom, Filter: s.targets.filter,
-		LongLoops: s.opts.Grants.Has(permit.LongLoops),
+		LongLoops: s.opts.Grants.Has(permit.LongLoops), Cover: s.opts.Why && !s.opts.DryRun,
 	}
 	if s.gate != nil {
 		opts.Gates, opts.Keep = s.gate.Of(s.manifest, s.number), func(o *object.Object) map[string]*ebpf.Map { return kept(s, o) }
@@ -521,6 +523,7 @@ func (s *session) tick() {
 	now := time.Now()
 	s.walks.check(now)
 	s.snapshot(now)
+	s.checkWhy(now)
 	s.budget.Check(now)
 	if err := s.monitor.check(now); err != nil {
 		s.msg.warn("WARNING: " + err.Error())
@@ -556,6 +559,7 @@ func (s *session) finish() (int, error) {
 	s.losses.check(true)
 	s.losses.suppressed(true)
 	s.printMaps(s.maps.scripts())
+	s.explain()
 	if err := s.stopPrinter(); err != nil {
 		return 1, fmt.Errorf("writing the output: %w; the rest of the output and the maps are lost", err)
 	}

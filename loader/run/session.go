@@ -160,6 +160,7 @@ func (x *Session) Snapshot() {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	x.s().snapshots.requested.Store(true)
+	x.s().reasons.requested.Store(true)
 	x.s().reader.events.wake()
 }
 
@@ -176,6 +177,8 @@ func (x *Session) RunSelf() {
 	if err := x.s().runVirtual(probe.Self); err != nil {
 		x.s().msg.line(err.Error())
 	}
+	x.s().reasons.requested.Store(true)
+	x.s().reader.events.wake()
 }
 
 // Maps lists the script's maps in byte order of their names.

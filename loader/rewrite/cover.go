@@ -1,0 +1,624 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rewrite
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"btc/internal/kernelfs"
+	"btc/internal/manifest"
+)
+
+// CounterKind is what a Counter counts.
+type CounterKind uint8
+
+// Kinds of counters. Reads that failed have three words: the count, the last result of the helper, and the address that it
+// was to read; lookups have two: all, and those that found nothing; the others have one.
+const (
+	Reached    CounterKind = iota // runs of the program, before the filters of the run
+	Fired                         // runs that the filters accept
+	False                         // runs in which an operand of the predicate decided that it is false
+	Early                         // runs that a test in the body ended before the last statement
+	ReadFailed                    // reads of memory that returned an error
+	Lookups                       // lookups of an element that the script reads
+)
+
+// Words returns the number of words of a kind.
+func (k CounterKind) Words() int {
+	switch k {
+	case ReadFailed:
+		return 3
+	case Lookups:
+		return 2
+	}
+	return 1
+}
+
+// Counter identifies the words of a counter. Programs of the same clause share them.
+type Counter struct {
+	Kind      CounterKind
+	Clause    int
+	Line, Col int  // False, Early, ReadFailed, Lookups: of the code
+	User      bool // ReadFailed: the helper reads user memory
+}
+
+// Layout of the value of the map of a Cover: first a key and a value of the map of samples, then words.
+const (
+	SampleText = 48 // bytes of a sampled value
+	SampleKey  = 8 + SampleText
+	CoverHead  = SampleKey + 8
+	CoverWords = 2000
+)
+
+// Of each operand of a predicate, the first sampled values on a CPU are those of the first sampleAll times that it is false,
+// then of one of sampleEvery times.
+const (
+	sampleAll   = 64
+	sampleEvery = 1024
+)
+
+// Cover adds counters to programs. What they count is found by the positions of the instructions in the script (line info)
+// and the manifest's description of the clause, so objects have no code for it. Only the main function is counted, not its
+// subprograms.
+type Cover struct {
+	// Map is the descriptor of a per-CPU array whose only value has CoverHead bytes and CoverWords words; Samples that of a
+	// hash map from SampleKey bytes, the number of the sample and the value, to a counter.
+	Map, Samples int
+	// Namespace is the PID namespace in which scripts see process IDs.
+	Namespace kernelfs.Namespace
+	// Index returns the index of the first word of a counter; false if there are too many.
+	Index func(c Counter) (int, bool)
+	// Sample returns the number of the values of a test of a clause.
+	Sample func(clause int, test *manifest.Test) int
+	// Symbols are the ELF symbols of the maps of the script.
+	Symbols map[string]string
+}
+
+// Tested is how far a predicate is counted.
+type Tested uint8
+
+// The counter False has all runs in which the predicate is false (Complete), or it is not known which it has. Never means that
+// the program has no code of the body: the compiler has found that the predicate is never true.
+const (
+	Unknown Tested = iota
+	Complete
+	Never
+)
+
+func (c *covering) tested() Tested {
+	switch {
+	case c.clause.Predicate == nil || c.strange:
+		return Unknown
+	case c.edges > 0:
+		return Complete
+	case !slices.Contains(c.body, true):
+		return Never
+	}
+	return Unknown
+}
+
+// ErrNoCover is the error for a program that cannot be counted.
+var ErrNoCover = errors.New("not counted")
+
+// covering is the work on one program.
+type covering struct {
+	*Cover
+	*code
+	mp            *manifest.Program
+	clause        manifest.Clause
+	first         int // the first instruction of the object's
+	at            int16
+	lines         []position
+	body          []bool
+	before, after map[int]asm.Instructions
+	stubs         asm.Instructions
+	jumps         map[int]int // conditional jump -> its stub
+	stubAt        map[stub]int
+	edges         int // edges on which the predicate is false
+	strange       bool
+}
+
+type position struct{ line, col int }
+
+func (p position) before(o position) bool {
+	return p.line < o.line || p.line == o.line && p.col < o.col
+}
+
+func (p position) in(s *manifest.Span) bool {
+	return s != nil && !p.before(position{s.Line, s.Col}) && p.before(position{s.EndLine, s.EndCol})
+}
+
+// stub is code that counts and ends the program.
+type stub struct {
+	counter Counter
+	test    int // index of the test whose value is sampled, -1: none
+	reg     asm.Register
+	half    bool
+	result  int32
+}
+
+// Offsets from covering.at: the address of the counters, that of the last read, and that of the last string that the predicate
+// reads.
+const (
+	coverPtr    = 0
+	coverRead   = 8
+	coverString = 16
+	coverFrame  = 24
+)
+
+// Program returns a program with counters, and the number of instructions that were inserted before the others. The first skip instructions are prologues of the loader, which
+// use extra bytes below the program's frame; filtered is set if one of them is a filter. tested is how far the predicate is
+// counted.
+func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *manifest.Clause, skip, extra int, filtered bool) (out asm.Instructions, head int, tested Tested, err error) {
+	at, err := belowFrame(mp, extra+coverFrame)
+	if err != nil {
+		return nil, 0, Unknown, err
+	}
+	flow, ok := newCode(insns)
+	if !ok || skip >= len(flow.next) {
+		return nil, 0, Unknown, ErrNoCover
+	}
+	c := &covering{
+		Cover: w, code: flow, mp: mp, first: skip, at: at, before: map[int]asm.Instructions{}, after: map[int]asm.Instructions{},
+		jumps: map[int]int{}, stubAt: map[stub]int{},
+	}
+	if clause != nil {
+		c.clause = *clause
+	}
+	c.clause.Number = mp.Clause
+	c.positions()
+	c.calls()
+	c.decisions()
+	c.returns()
+	fired, ok := w.Index(Counter{Kind: Fired, Clause: mp.Clause})
+	if !ok {
+		return nil, 0, Unknown, ErrNoCover
+	}
+	begin := plain(load(asm.R2, asm.RFP, at, asm.DWord))
+	begin = append(begin, count(asm.R2, asm.R3, fired)...)
+	c.before[skip] = append(begin, c.before[skip]...)
+	body, err := c.assemble()
+	if err != nil {
+		return nil, 0, Unknown, err
+	}
+	var p prologue
+	p.emit(mov(asm.R6, asm.R1), set(asm.RFP, at+coverString, 0), set(asm.RFP, at, 0), mov(asm.R2, asm.RFP), aluImm(asm.Add, asm.R2, int32(at)))
+	p.add(asm.LoadMapPtr(asm.R1, w.Map))
+	p.emit(callHelper(asm.FnMapLookupElem), jump(asm.JNE, asm.R0, 0, 2), movImm(asm.R0, 0), exit(), store(asm.RFP, at, asm.R0, asm.DWord))
+	if filtered {
+		if reached, ok := w.Index(Counter{Kind: Reached, Clause: mp.Clause}); ok {
+			p.add(count(asm.R0, asm.R2, reached)...)
+		}
+	}
+	p.emit(mov(asm.R1, asm.R6))
+	return putInFront(p.insns, body), len(p.insns), c.tested(), nil
+}
+
+func plain(all ...insn) (out asm.Instructions) {
+	for _, w := range all {
+		out = append(out, w.instruction())
+	}
+	return out
+}
+
+// count adds 1 to a word of the counters at the address in base; it changes reg. Programs that interrupt each other may lose a
+// count: atomic instructions would cost more than all the rest.
+func count(base, reg asm.Register, word int) asm.Instructions {
+	off := int16(CoverHead + 8*word)
+	return plain(load(reg, base, off, asm.DWord), aluImm(asm.Add, reg, 1), store(base, off, reg, asm.DWord))
+}
+
+// positions sets the positions of all instructions, and finds those of the clause's body: instructions with an effect at
+// other positions than the attach point and the predicate. Code of macros and functions has positions of its own.
+func (c *covering) positions() {
+	c.lines, c.body = make([]position, len(c.next)), make([]bool, len(c.next))
+	var last position
+	for i := range c.next {
+		if line, ok := c.insns[i].Source().(*btf.Line); ok {
+			last = position{int(line.LineNumber()), int(line.LineColumn())}
+		}
+		c.lines[i] = last
+		c.body[i] = i >= c.first && !last.in(c.clause.Predicate) && last != position{c.mp.Pos.Line, c.mp.Pos.Col} && last.line > 0 && !c.idle(i)
+	}
+}
+
+// idle reports whether an instruction only ends the program.
+func (c *covering) idle(i int) bool {
+	op := c.insns[i].OpCode
+	switch class := op.Class(); class {
+	case asm.ALUClass, asm.ALU64Class:
+		return op.ALUOp() == asm.Mov && op.Source() == asm.ImmSource && c.insns[i].Dst == asm.R0
+	case asm.JumpClass:
+		return op.JumpOp() == asm.Ja || op.JumpOp() == asm.Exit
+	}
+	return false
+}
+
+// ends returns the result of a program that does nothing more from an instruction on.
+func (c *covering) ends(i int) (result int32, ok bool) {
+	for range c.next {
+		if i < 0 || i >= len(c.next) || !c.idle(i) {
+			return 0, false
+		}
+		ins := &c.insns[i]
+		if ins.OpCode.Class() != asm.JumpClass {
+			result, ok = int32(ins.Constant), true
+		} else if ins.OpCode.JumpOp() == asm.Exit {
+			return result, ok
+		}
+		i = c.next[i]
+	}
+	return 0, false
+}
+
+// leading reports for each instruction whether one with the property can follow it, or it has it.
+func (c *covering) leading(has func(i int) bool) []bool {
+	out := make([]bool, len(c.next))
+	from := make([][]int, len(c.next))
+	var work []int
+	for i := range c.next {
+		for _, to := range []int{c.next[i], c.target[i]} {
+			if to >= 0 && to < len(from) {
+				from[to] = append(from[to], i)
+			}
+		}
+		if has(i) {
+			out[i] = true
+			work = append(work, i)
+		}
+	}
+	for len(work) > 0 {
+		i := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, j := range from[i] {
+			if !out[j] {
+				out[j] = true
+				work = append(work, j)
+			}
+		}
+	}
+	return out
+}
+
+// readers are the helpers that read memory, and whether it is user memory.
+var readers = map[asm.BuiltinFunc]bool{
+	asm.FnProbeRead: false, asm.FnProbeReadStr: false, asm.FnProbeReadKernel: false, asm.FnProbeReadKernelStr: false,
+	asm.FnProbeReadUser: true, asm.FnProbeReadUserStr: true,
+}
+
+// calls counts reads that fail and lookups.
+func (c *covering) calls() {
+	for i := c.first; i < len(c.next); i++ {
+		ins := &c.insns[i]
+		if !ins.IsBuiltinCall() {
+			continue
+		}
+		helper, at := asm.BuiltinFunc(ins.Constant), c.lines[i]
+		if user, reads := readers[helper]; reads {
+			if set := c.lastSet(i, asm.R3); set >= 0 && c.insns[set].OpCode.Source() == asm.ImmSource && c.insns[set].OpCode.Class() != asm.LdXClass && c.insns[set].Constant == 0 && c.insns[set].OpCode.ALUOp() == asm.Mov {
+				continue // a read of address 0 clears memory
+			}
+			word, ok := c.Index(Counter{ReadFailed, c.mp.Clause, at.line, at.col, user})
+			if !ok {
+				continue
+			}
+			off := int16(CoverHead + 8*word)
+			c.before[i] = plain(store(asm.RFP, c.at+coverRead, asm.R3, asm.DWord))
+			if at.in(c.clause.Predicate) {
+				c.before[i] = append(c.before[i], plain(store(asm.RFP, c.at+coverString, asm.R3, asm.DWord))...)
+			}
+			failed := plain(load(asm.R1, asm.RFP, c.at, asm.DWord))
+			failed = append(failed, count(asm.R1, asm.R2, word)...)
+			failed = append(failed, plain(store(asm.R1, off+8, asm.R0, asm.DWord), load(asm.R2, asm.RFP, c.at+coverRead, asm.DWord), store(asm.R1, off+16, asm.R2, asm.DWord))...)
+			test := encode(asm.OpCode(asm.Jump32Class).SetJumpOp(asm.JSGE).SetSource(asm.ImmSource), asm.R0, 0, int16(len(failed)), 0)
+			c.after[i] = append(plain(test), failed...)
+			continue
+		}
+		if helper != asm.FnMapLookupElem {
+			continue
+		}
+		for j := range c.clause.Reads {
+			r := &c.clause.Reads[j]
+			set := c.lastSet(i, asm.R1)
+			if at != (position{r.Span.Line, r.Span.Col}) || set < 0 || !c.insns[set].IsLoadFromMap() || c.symbolOf(r.Map) != c.insns[set].Reference() {
+				continue
+			}
+			if word, ok := c.Index(Counter{Kind: Lookups, Clause: c.mp.Clause, Line: at.line, Col: at.col}); ok {
+				all := append(plain(load(asm.R1, asm.RFP, c.at, asm.DWord)), count(asm.R1, asm.R2, word)...)
+				all = append(all, jump(asm.JNE, asm.R0, 0, 3).instruction())
+				c.after[i] = append(all, count(asm.R1, asm.R2, word+1)...)
+			}
+			break
+		}
+	}
+}
+
+// lastSet returns the instruction that has set a register before another one, in the same straight line of code; -1 if it is
+// not known.
+func (c *covering) lastSet(i int, reg asm.Register) int {
+	for j := i - 1; j >= c.first; j-- {
+		ins := &c.insns[j]
+		switch ins.OpCode.Class() {
+		case asm.JumpClass, asm.Jump32Class:
+			return -1
+		case asm.StClass, asm.StXClass:
+			continue
+		}
+		if ins.Dst == reg {
+			return j
+		}
+	}
+	return -1
+}
+
+// decisions counts the edges on which the predicate is false: from a branch of the predicate to where the body cannot be reached
+// any more.
+func (c *covering) decisions() {
+	if c.clause.Predicate == nil {
+		return
+	}
+	to := c.leading(func(i int) bool { return c.body[i] })
+	for i := c.first; i < len(c.next); i++ {
+		if c.target[i] < 0 || !to[i] || !c.lines[i].in(c.clause.Predicate) {
+			continue
+		}
+		test := c.testAt(c.lines[i])
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
+			c.edges++
+			s := stub{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result}
+			if test >= 0 {
+				span := &c.clause.Tests[test].Span
+				s.counter.Line, s.counter.Col = span.Line, span.Col
+				s.test, s.reg, s.half = c.sampled(i, test)
+			}
+			c.jumps[i] = c.addStub(s)
+		})
+	}
+}
+
+// returns counts the edges on which a test in the body ends the clause before its last statement, and does nothing more.
+func (c *covering) returns() {
+	if !c.clause.Returns || c.clause.Last == nil {
+		return
+	}
+	last := position{c.clause.Last.Line, c.clause.Last.Col}
+	strange := c.strange
+	to := c.leading(func(i int) bool { return c.body[i] && !c.lines[i].before(last) })
+	for i := c.first; i < len(c.next); i++ {
+		at := c.lines[i]
+		if _, taken := c.jumps[i]; c.target[i] < 0 || taken || !to[i] || !c.body[i] || !at.before(last) {
+			continue
+		}
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
+			c.jumps[i] = c.addStub(stub{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
+		})
+	}
+	c.strange = strange
+}
+
+// edge calls found for an edge of a branch that leaves, if the program then ends at once.
+func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32)) {
+	next, target := c.next[i], c.target[i]
+	if next < 0 || next >= len(c.next) || leaves(next) == leaves(target) {
+		return
+	}
+	v := target
+	if leaves(next) {
+		v = next
+	}
+	result, ok := c.ends(v)
+	if !ok {
+		c.strange = true
+		return
+	}
+	found(result)
+	if v == next { // the code after the branch leads to the stub
+		c.after[i] = plain(jump(asm.Ja, 0, 0, 0))
+	}
+}
+
+// testAt returns the innermost test at a position, or -1.
+func (c *covering) testAt(at position) int {
+	return slices.IndexFunc(c.clause.Tests, func(t manifest.Test) bool { return at.in(&t.Span) })
+}
+
+// sampled returns how the value of a test that is false at a branch is known: the test, and the register that has the value.
+// The test is -1 if it is not known.
+func (c *covering) sampled(i, test int) (of int, reg asm.Register, half bool) {
+	t, ins := &c.clause.Tests[test], &c.insns[i]
+	switch {
+	case t.Builtin != "":
+		return test, 0, false
+	case t.Kind == "string":
+		for j := c.first; j < i; j++ {
+			if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {
+				switch asm.BuiltinFunc(c.insns[j].Constant) {
+				case asm.FnProbeReadKernelStr, asm.FnProbeReadUserStr, asm.FnProbeReadStr:
+					return test, 0, false
+				}
+			}
+		}
+		return -1, 0, false
+	case t.Kind != "int" || ins.OpCode.Source() != asm.ImmSource || !compares(t.Op, ins.OpCode.JumpOp()) || ins.Constant != t.Number:
+		return -1, 0, false
+	}
+	return test, ins.Dst, ins.OpCode.Class() == asm.Jump32Class
+}
+
+// compares reports whether a branch compares like an operator of the script, or like its opposite.
+func compares(op string, jump asm.JumpOp) bool {
+	switch op {
+	case "==", "!=":
+		return jump == asm.JEq || jump == asm.JNE
+	case "<", ">=":
+		return jump == asm.JLT || jump == asm.JGE || jump == asm.JSLT || jump == asm.JSGE
+	case ">", "<=":
+		return jump == asm.JGT || jump == asm.JLE || jump == asm.JSGT || jump == asm.JSLE
+	}
+	return false
+}
+
+// symbolOf returns the ELF symbol of a map of the script.
+func (c *covering) symbolOf(name string) string { return c.Symbols[name] }
+
+// addStub returns the index of the first instruction of a stub, counted from the end of the function.
+func (c *covering) addStub(s stub) int {
+	if at, ok := c.stubAt[s]; ok {
+		return at
+	}
+	at := Slots(c.stubs)
+	c.stubAt[s] = at
+	var p prologue
+	if s.test >= 0 && s.reg != asm.R5 {
+		p.emit(mov(asm.R5, s.reg))
+	}
+	p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord))
+	if word, ok := c.Index(s.counter); ok {
+		p.add(count(asm.R1, asm.R2, word)...)
+		if s.test >= 0 {
+			c.draw(&p, &s)
+		}
+	} else {
+		c.strange = true
+	}
+	p.land(p.leaving)
+	p.emit(movImm(asm.R0, s.result), exit())
+	c.stubs = append(c.stubs, p.insns...)
+	return at
+}
+
+// draw adds the value of a test to the samples: r1 has the address of the counters, r2 the number of times that the test was
+// false on this CPU, and r5 the value, if it was in a register.
+func (c *covering) draw(p *prologue, s *stub) {
+	t := &c.clause.Tests[s.test]
+	p.emit(jump(asm.JLE, asm.R2, sampleAll, 2), aluImm(asm.And, asm.R2, sampleEvery-1))
+	p.leave(asm.JNE, asm.R2, 0)
+	for off := int16(8); off < SampleKey; off += 8 {
+		p.emit(set(asm.R1, off, 0))
+	}
+	p.emit(set(asm.R1, 0, int32(c.Sample(c.mp.Clause, t))))
+	keep := func(reg asm.Register) {
+		p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord), store(asm.R1, 8, reg, asm.DWord))
+	}
+	text := func() { p.emit(aluImm(asm.Add, asm.R1, 8)) }
+	switch t.Builtin {
+	case "comm":
+		text()
+		p.emit(movImm(asm.R2, 16), callHelper(asm.FnGetCurrentComm))
+	case "pid", "tid":
+		if c.Namespace == (kernelfs.Namespace{}) {
+			p.emit(callHelper(asm.FnGetCurrentPidTgid))
+			if t.Builtin == "pid" {
+				p.emit(aluImm(asm.RSh, asm.R0, 32))
+			} else {
+				p.emit(aluImm(asm.LSh, asm.R0, 32), aluImm(asm.RSh, asm.R0, 32))
+			}
+			keep(asm.R0)
+			break
+		}
+		p.emit(mov(asm.R3, asm.R1), aluImm(asm.Add, asm.R3, 16))
+		p.add(asm.LoadImm(asm.R1, int64(c.Namespace.Dev), asm.DWord), asm.LoadImm(asm.R2, int64(c.Namespace.Ino), asm.DWord))
+		off := int16(16) // struct bpf_pidns_info {u32 pid, tgid}
+		if t.Builtin == "pid" {
+			off += 4
+		}
+		p.emit(movImm(asm.R4, 8), callHelper(asm.FnGetNsCurrentPidTgid),
+			load(asm.R1, asm.RFP, c.at, asm.DWord), load(asm.R0, asm.R1, off, asm.Word), set(asm.R1, 16, 0))
+		keep(asm.R0)
+	case "uid", "gid":
+		p.emit(callHelper(asm.FnGetCurrentUidGid))
+		if t.Builtin == "gid" {
+			p.emit(aluImm(asm.RSh, asm.R0, 32))
+		} else {
+			p.emit(aluImm(asm.LSh, asm.R0, 32), aluImm(asm.RSh, asm.R0, 32))
+		}
+		keep(asm.R0)
+	case "cpu":
+		p.emit(callHelper(asm.FnGetSmpProcessorId))
+		keep(asm.R0)
+	default:
+		if t.Kind == "string" {
+			helper := asm.FnProbeReadKernelStr
+			for j := range c.next {
+				if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {
+					switch f := asm.BuiltinFunc(c.insns[j].Constant); f {
+					case asm.FnProbeReadKernelStr, asm.FnProbeReadUserStr, asm.FnProbeReadStr:
+						helper = f
+					}
+				}
+			}
+			text()
+			p.emit(movImm(asm.R2, SampleText), load(asm.R3, asm.RFP, c.at+coverString, asm.DWord))
+			p.emit(callHelper(helper))
+			break
+		}
+		if s.half {
+			p.emit(aluImm(asm.LSh, asm.R5, 32), aluImm(asm.RSh, asm.R5, 32))
+		}
+		p.emit(store(asm.R1, 8, asm.R5, asm.DWord))
+	}
+	p.emit(load(asm.R2, asm.RFP, c.at, asm.DWord))
+	p.add(asm.LoadMapPtr(asm.R1, c.Samples))
+	p.emit(callHelper(asm.FnMapLookupElem), jump(asm.JEq, asm.R0, 0, 3), movImm(asm.R1, 1))
+	p.add(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0))
+	p.leave(asm.Ja, 0, 0)
+	p.emit(load(asm.R2, asm.RFP, c.at, asm.DWord), mov(asm.R3, asm.R2), aluImm(asm.Add, asm.R3, SampleKey), set(asm.R3, 0, 1), movImm(asm.R4, 0))
+	p.add(asm.LoadMapPtr(asm.R1, c.Samples))
+	p.emit(callHelper(asm.FnMapUpdateElem))
+}
+
+// assemble puts the inserted code in its places.
+func (c *covering) assemble() (asm.Instructions, error) {
+	n := len(c.next)
+	start, number := make([]int, n+1), 0 // of the code before an instruction
+	at := make([]int, n)
+	for i := range n {
+		start[i] = number
+		at[i] = number + Slots(c.before[i])
+		number = at[i] + c.raw[i+1] - c.raw[i] + Slots(c.after[i])
+	}
+	start[n] = number
+	var out asm.Instructions
+	for i := range n {
+		ins, before, after := c.insns[i], c.before[i], slices.Clone(c.after[i])
+		end := at[i] + c.raw[i+1] - c.raw[i]
+		to, jumps := -1, true
+		switch {
+		case c.target[i] >= 0:
+			to = start[c.target[i]]
+			if stub, ok := c.jumps[i]; ok && len(after) == 0 {
+				to = number + stub
+			} else if ok {
+				off := number + stub - end - 1
+				if off > maxJump {
+					return nil, ErrNoCover
+				}
+				after[0].Offset = int16(off)
+			}
+		case c.gone[i]:
+			to = start[c.next[i]]
+		default:
+			jumps = false
+		}
+		if jumps {
+			off := to - end
+			if off > maxJump || off < -maxJump {
+				return nil, ErrNoCover
+			}
+			ins.Offset = int16(off)
+		}
+		if len(before) > 0 && (i == 0 || ins.Symbol() != "") {
+			first := ins
+			before = slices.Clone(before)
+			before[0] = withHead(before[0], &first)
+			ins = btf.WithFuncMetadata(ins, nil).WithSymbol("")
+		}
+		out = append(append(append(out, before...), ins), after...)
+	}
+	out = append(out, c.stubs...)
+	return append(out, c.insns[n:]...), nil
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"btc/internal/manifest"
+	"btc/internal/probe"
+	"btc/loader/load"
+	"btc/loader/resolve"
+	"btc/loader/rewrite"
+	"btc/loader/why"
+)
+
+// reasons are the reports of Options.Why.
+type reasons struct {
+	requested atomic.Bool
+	last      time.Time // when something was printed last
+	silent    bool      // the silence was reported
+}
+
+// checkWhy reports if that was requested, or if nothing was printed for the time of Options.Silence.
+func (s *session) checkWhy(now time.Time) {
+	if !s.opts.Why {
+		return
+	}
+	r := &s.reasons
+	requested := r.requested.Load() && r.requested.Swap(false)
+	if r.last.IsZero() {
+		r.last = now
+	}
+	if s.opts.Silence > 0 && !r.silent && now.Sub(r.last) >= s.opts.Silence {
+		r.silent, requested = true, true
+	}
+	if requested {
+		s.explain()
+	}
+}
+
+// heard notes that something is printed.
+func (r *reasons) heard() {
+	r.last, r.silent = time.Now(), false
+}
+
+// explain writes the report.
+func (s *session) explain() {
+	if !s.opts.Why || s.loaded == nil || s.loaded.Cover == nil {
+		return
+	}
+	x, err := s.whyRun()
+	if err != nil {
+		s.msg.line("WARNING: " + err.Error())
+		return
+	}
+	lines := x.Text(s.manifest.Script.File)
+	for _, line := range lines {
+		s.msg.line(line)
+	}
+}
+
+// whyRun collects what is known of the run.
+func (s *session) whyRun() (*why.Run, error) {
+	counts, err := s.loaded.Cover.Counts()
+	if err != nil {
+		return nil, err
+	}
+	r := &why.Run{Took: time.Since(s.started)}
+	byClause := map[int]*why.Clause{}
+	for i := range s.manifest.Programs {
+		mp := &s.manifest.Programs[i]
+		c := byClause[mp.Clause]
+		if c == nil {
+			c = &why.Clause{Line: mp.Pos.Line, Own: mp.Kind == probe.Begin || mp.Kind == probe.End || mp.Kind == probe.Self}
+			byClause[mp.Clause] = c
+			r.Clauses = append(r.Clauses, c)
+		} else {
+			c.Probe += ","
+		}
+		c.Probe += mp.Attach.Text
+	}
+	s.whySites(byClause)
+	for clause, c := range byClause {
+		covered := s.loaded.Cover.Clause(clause)
+		c.Counted = covered.Programs > 0 && covered.Missed == 0
+		c.Tested = c.Counted && covered.Tested != rewrite.Unknown
+		c.Filter = s.filterText()
+		c.Unknown = !c.Counted
+	}
+	for x, words := range counts {
+		c := byClause[x.Clause]
+		if c == nil {
+			continue
+		}
+		switch x.Kind {
+		case rewrite.Reached:
+			c.Reached = words[0]
+		case rewrite.Fired:
+			c.Fired = words[0]
+		case rewrite.Early:
+			if i := slices.IndexFunc(c.Early, func(e why.Early) bool { return e.Line == x.Line }); i >= 0 {
+				c.Early[i].N += words[0]
+			} else {
+				c.Early = append(c.Early, why.Early{Line: x.Line, N: words[0]})
+			}
+		case rewrite.ReadFailed:
+			if words[0] > 0 {
+				c.Reads = append(c.Reads, why.Read{
+					Text: s.expressionAt(x.Line, x.Col), Line: x.Line, N: words[0], Errno: errnoName(int64(words[1])), Address: words[2], User: x.User,
+				})
+			}
+		case rewrite.False:
+			c.False += words[0]
+		}
+	}
+	for i := range s.manifest.Clauses {
+		m := &s.manifest.Clauses[i]
+		if c := byClause[m.Number]; c != nil {
+			s.whyClause(c, m, counts, byClause)
+		}
+	}
+	for _, c := range r.Clauses {
+		sort.Slice(c.Reads, func(i, j int) bool { return c.Reads[i].N > c.Reads[j].N })
+		sort.Slice(c.Early, func(i, j int) bool { return c.Early[i].Line < c.Early[j].Line })
+		c.Early = slices.DeleteFunc(c.Early, func(e why.Early) bool { return e.N == 0 })
+	}
+	s.whyLosses(r)
+	s.whyHost(r, byClause)
+	return r, nil
+}
+
+// whySites sets where the clauses are attached.
+func (s *session) whySites(byClause map[int]*why.Clause) {
+	at := 0
+	for i := range s.expansion.Plans {
+		plan := &s.expansion.Plans[i]
+		clauses := []*why.Clause{byClause[plan.Prog.Clause]}
+		for j := range plan.Joined {
+			clauses = append(clauses, byClause[plan.Joined[j].Prog.Clause])
+		}
+		at++
+		for _, c := range clauses {
+			if c != nil && plan.Strategy == resolve.Virtual {
+				c.Sites++
+			}
+		}
+	}
+	for _, p := range s.links.points {
+		for i := range s.expansion.Plans {
+			plan := &s.expansion.Plans[i]
+			if plan.Prog.Attach.Text != p.Probe {
+				continue
+			}
+			for _, prog := range append([]resolve.Plan{*plan}, plan.Joined...) {
+				c := byClause[prog.Prog.Clause]
+				if c == nil || c.Sites > 0 {
+					continue
+				}
+				c.Sites, c.Refuse = p.Sites/(1+len(plan.Joined)), len(p.Refused)
+				if p.Err != nil {
+					c.Error = firstLine(p.Err.Error())
+				}
+			}
+		}
+	}
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// filterText names the options that filter the events of programs.
+func (s *session) filterText() string {
+	var all []string
+	if len(s.opts.PIDs) > 0 || s.child != nil {
+		all = append(all, map[bool]string{true: "-p", false: "-c"}[len(s.opts.PIDs) > 0])
+	}
+	switch {
+	case len(s.opts.Containers) > 0 || len(s.opts.Pods) > 0:
+		all = append(all, "--container")
+	case len(s.opts.Cgroups) > 0:
+		all = append(all, "--cgroup")
+	}
+	return strings.Join(all, " and ")
+}
+
+// whyClause sets what the manifest describes of a clause.
+func (s *session) whyClause(c *why.Clause, m *manifest.Clause, counts map[rewrite.Counter][]uint64, byClause map[int]*why.Clause) {
+	c.Tested = c.Tested && m.Predicate != nil
+	never := c.Tested && s.loaded.Cover.Clause(m.Number).Tested == rewrite.Never
+	if m.Predicate != nil {
+		c.Predicate = s.sourceOf(m.Predicate)
+	}
+	if never {
+		c.False = c.Fired
+	}
+	samples := s.loaded.Cover.Samples()
+	for i := range m.Tests {
+		t := &m.Tests[i]
+		out := why.Test{
+			Left: t.Left, Op: t.Op, Right: t.Right, Builtin: t.Builtin, Kind: t.Kind, Size: t.Size, Signed: t.Signed,
+			Number: t.Number, Literal: t.Literal,
+		}
+		if words := counts[rewrite.Counter{Kind: rewrite.False, Clause: m.Number, Line: t.Span.Line, Col: t.Span.Col}]; words != nil {
+			out.False = words[0]
+		}
+		if never && len(m.Tests) == 1 {
+			out.False = c.Fired
+		}
+		for j := range samples {
+			if x := &samples[j]; x.SampleOf == (load.SampleOf{Clause: m.Number, Test: t.Span}) {
+				v := valueOf(t, x)
+				if k := slices.IndexFunc(out.Seen, func(o why.Value) bool { return o.Text == v.Text }); k >= 0 {
+					out.Seen[k].N += v.N
+				} else {
+					out.Seen = append(out.Seen, v)
+				}
+			}
+		}
+		if t.Builtin == "pid" && t.Op == "==" && t.Kind == "int" && out.False > 0 {
+			out.Process = why.Process(t.Number)
+		}
+		c.Tests = append(c.Tests, out)
+	}
+	for i := range m.Reads {
+		r := &m.Reads[i]
+		words := counts[rewrite.Counter{Kind: rewrite.Lookups, Clause: m.Number, Line: r.Span.Line, Col: r.Span.Col}]
+		if words == nil || words[0] == 0 {
+			continue
+		}
+		l := why.Lookup{Text: s.sourceOf(&r.Span), Map: r.Map, N: words[0], Missing: words[1]}
+		for j := range s.manifest.Clauses {
+			if o := &s.manifest.Clauses[j]; slices.Contains(o.Stores, r.Map) {
+				l.Stores = append(l.Stores, byClause[o.Number])
+			}
+		}
+		c.Lookups = append(c.Lookups, l)
+	}
+}
+
+// valueOf formats a sampled value.
+func valueOf(t *manifest.Test, x *load.Sample) why.Value {
+	if t.Kind == "string" || t.Builtin == "comm" {
+		text, _, _ := bytes.Cut(x.Value[:], []byte{0})
+		if t.Size > 0 && len(text) >= t.Size {
+			text = text[:t.Size-1]
+		}
+		return why.Value{Text: strconv.Quote(string(text)), N: x.N}
+	}
+	n := binary.NativeEndian.Uint64(x.Value[:8])
+	if t.Signed {
+		if t.Size == 4 {
+			return why.Value{Text: strconv.FormatInt(int64(int32(n)), 10), Number: n, N: x.N}
+		}
+		return why.Value{Text: strconv.FormatInt(int64(n), 10), Number: n, N: x.N}
+	}
+	return why.Value{Text: strconv.FormatUint(n, 10), Number: n, N: x.N}
+}
+
+// sourceOf returns a part of the script on one line.
+func (s *session) sourceOf(at *manifest.Span) string {
+	return cutLine(between(s.manifest.Script.Source, at))
+}
+
+// maxShown is the number of bytes that are shown of a part of the script.
+const maxShown = 80
+
+func cutLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown-3], "") + "..."
+	}
+	return text
+}
+
+func between(source string, at *manifest.Span) string {
+	var out strings.Builder
+	n := 0
+	for line := range strings.Lines(source) {
+		n++
+		if n < at.Line || n > at.EndLine {
+			continue
+		}
+		from, to := 0, len(line)
+		if n == at.Line {
+			from = min(max(at.Col-1, 0), len(line))
+		}
+		if n == at.EndLine {
+			to = min(max(at.EndCol-1, from), len(line))
+		}
+		out.WriteString(line[from:max(to, from)])
+	}
+	return out.String()
+}
+
+// expressionAt returns the expression at a position: the source up to where its brackets are closed.
+func (s *session) expressionAt(line, col int) string {
+	text := between(s.manifest.Script.Source, &manifest.Span{Line: line, Col: col, EndLine: line, EndCol: 1 << 20})
+	depth := 0
+	for i, r := range text {
+		switch r {
+		case '(', '[':
+			depth++
+		case ')', ']':
+			if depth--; depth < 0 {
+				return cutLine(text[:i])
+			}
+			if depth == 0 && !strings.HasPrefix(text[i+1:], "->") && !strings.HasPrefix(text[i+1:], ".") {
+				return cutLine(text[:i+1])
+			}
+		case ' ', ';', '}', ',', '/', '=', '<', '!':
+			if depth == 0 && i > 0 {
+				return cutLine(text[:i])
+			}
+		}
+	}
+	return cutLine(text)
+}
+
+// errnoName returns the name of a helper's error.
+func errnoName(result int64) string {
+	switch n := -int64(int32(result)); n {
+	case 1:
+		return "EPERM"
+	case 14:
+		return "EFAULT"
+	case 22:
+		return "EINVAL"
+	case 34:
+		return "ERANGE"
+	default:
+		return fmt.Sprintf("error %d", n)
+	}
+}
+
+// whyLosses sets what was lost.
+func (s *session) whyLosses(r *why.Run) {
+	counters := s.losses.read()
+	for i, l := range s.manifest.Losses {
+		if i >= len(counters) || counters[i] == 0 {
+			continue
+		}
+		switch l.Kind {
+		case "events":
+			r.LostEvents += counters[i]
+		case "map":
+			var of *why.Clause
+			pos := manifest.Pos{}
+			if l.Pos != nil {
+				pos = *l.Pos
+			} else if m := s.manifest.Map(l.Map); m != nil && m.Update != nil {
+				pos = *m.Update
+			}
+			for _, c := range r.Clauses { // the last one that begins before
+				if c.Line <= pos.Line {
+					of = c
+				}
+			}
+			if of == nil {
+				continue
+			}
+			most := uint32(0)
+			if m := s.loaded.Maps[s.manifest.MapSymbol(l.Map)]; m != nil {
+				most = m.MaxEntries()
+			}
+			of.Dropped = append(of.Dropped, why.Dropped{Map: l.Map, N: counters[i], Max: most})
+		}
+	}
+}
+
+// whyHost collects facts about the host for clauses that did not run.
+func (s *session) whyHost(r *why.Run, byClause map[int]*why.Clause) {
+	for i := range s.expansion.Plans {
+		plan := &s.expansion.Plans[i]
+		for _, p := range append([]resolve.Plan{*plan}, plan.Joined...) {
+			c := byClause[p.Prog.Clause]
+			if c == nil || c.Own || !c.Counted || c.Fired > 0 || c.Reached > 0 || len(c.Host) > 0 || len(c.Ruled) > 0 {
+				continue
+			}
+			c.Host, c.Ruled = why.Facts(siteOf(&p, s.opts.PIDs))
+		}
+	}
+}
+
+// siteOf describes the first attach site of a plan.
+func siteOf(p *resolve.Plan, pids []int) *why.Site {
+	site := &why.Site{Kind: p.Prog.Kind, PIDs: pids}
+	if len(p.Matches) > 0 {
+		m := &p.Matches[0]
+		site.Group, site.Name, site.Path = m.Group, m.Name, m.Path
+	}
+	return site
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+// Cause is a row of the table.
+type Cause struct {
+	Name string
+	// Partial causes explain missing output although some of it is there. The others are only looked for if no clause has
+	// run its body.
+	Partial bool
+	// When says when the cause applies.
+	When string
+	// Sentence is what is printed; words in braces stand for values.
+	Sentence string
+}
+
+// Rows of Causes that facts about the host refer to.
+const (
+	KprobesOff   = "kprobes-off"
+	FtraceOff    = "ftrace-off"
+	OtherSymbols = "other-symbols"
+	Unmapped     = "file-not-mapped"
+	Replaced     = "file-replaced"
+	OtherFile    = "other-file"
+	NotInProcess = "file-not-in-process"
+	Compat       = "32-bit-process"
+	OtherPID     = "other-pid-namespace"
+	NoProcess    = "no-such-process"
+)
+
+// Causes is the table, in the order in which causes are looked for.
+var Causes = []Cause{
+	{"events-lost", true, "events did not fit in the ring buffer", "{n} did not fit in the ring buffer: print less, or raise perf_rb_pages in config"},
+	{"map-full", true, "keys did not fit in a map", "{map} is full: {n} an update found no room beside its {max} keys; raise max_map_keys in config, or declare let {map} = hash({more})"},
+	{"null-pointer", true, "reads of memory failed at addresses below 4096", "{read} failed {n} with {errno}: the address is {address}, a null pointer; test the pointer before"},
+	{"user-address", true, "reads of kernel memory failed at addresses of user memory", "{read} failed {n} with {errno}: the script reads kernel memory, but {address} is an address of user memory; use uptr()"},
+	{"kernel-address", true, "reads of user memory failed at addresses of the kernel", "{read} failed {n} with {errno}: the script reads user memory, but {address} is an address of the kernel; use kptr()"},
+	{"not-resident", true, "reads of user memory failed", "{read} failed {n} with {errno}: the address {address} is in user memory that is not resident or not mapped; read it at the exit of the call, when the kernel has read it"},
+	{"no-memory", true, "reads of memory failed at other addresses", "{read} failed {n} with {errno}: there is no memory at {address}; check the type of the pointer"},
+	{"never-stored", true, "a clause reads an element of a map, and no clause stores any", "{lookup} found nothing in {n}: no clause stores {map}"},
+	{"entry-never-fired", true, "the clauses that store the elements have not fired", "{lookup} found nothing in {n}: {entry} (line {line}), which stores {map}, never fired"},
+	{"entry-predicate", true, "the predicate of the clause that stores the elements was never true", "{lookup} found nothing in {n}: the predicate of {entry} (line {line}), which stores {map}, was never true"},
+	{"other-key", true, "the clause that stores the elements ran, and none is ever found", "{lookup} found nothing in {n}, although {entry} (line {line}), which stores {map}, ran {ran}; check that both use the same key"},
+	{"early-return", true, "tests in the body returned each time", "{probe} returned early each of {n}, by the tests in line {line}; check them"},
+
+	{"not-attached", false, "an attach point could not be attached", "{probe} is not attached: {error}"},
+	{KprobesOff, false, "debugfs' kprobes/enabled is 0", "{probe} cannot fire: kprobes are disabled on this host; write 1 to {name}"},
+	{FtraceOff, false, "the sysctl kernel.ftrace_enabled is 0", "{probe} cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
+	{Replaced, false, "a process has mapped a file that is no longer at its path", "{probe} never fired: process {pid} has mapped an earlier file that was at {name} and was replaced since; restart the process"},
+	{OtherFile, false, "no process maps the file, but one maps another file of this name", "{probe} never fired: no process has mapped {name}, but process {pid} has mapped {other}; probe that"},
+	{NotInProcess, false, "the process of -p does not map the file", "{probe} never fired: process {pid} has not mapped {name}; probe a file that it has mapped (/proc/{pid}/maps)"},
+	{Unmapped, false, "no process maps the file", "{probe} never fired: no process has mapped {name} now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
+	{Compat, false, "the process of -p is a 32-bit program", "{probe} never fired: process {pid} is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
+	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that {filter} rejects; check what it selects, or run without it"},
+	{OtherPID, false, "pid is compared with a process ID of another PID namespace", "predicate {test} was false {n}: pid {name} is of another PID namespace; for btrun the process is {pid}"},
+	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: there is no process {name} in the PID namespace of btrun"},
+	{"comm-too-long", false, "comm is compared with a name of more than 15 bytes", "predicate {test} was false {n}: comm has at most 15 bytes; compare with {short}"},
+	{"string-cut", false, "a string is compared with a literal that is longer than it can be", "predicate {test} was false {n}: the string has at most {max} bytes, and the literal has {length}; make the string longer{seen}"},
+	{"never-negative", false, "an unsigned number is compared with a negative one", "predicate {test} was false {n}: {left} is an unsigned number of {size} bytes, which is never negative; cast it: (int{bits}){left}{seen}"},
+	{"out-of-range", false, "a number is compared with one that is too large for it", "predicate {test} was false {n}: {left} is {sign} number of {size} bytes, at most {max}{seen}"},
+	{"predicate-comm", false, "comm was never the name that the predicate wants", "predicate {test} was false {n}{seen}; comm is the name of the thread"},
+	{"predicate-seen", false, "the predicate was false each time, and its values are known", "predicate {test} was false {n}{seen}"},
+	{"predicate-false", false, "the predicate was false each time, and its values are not known", "predicate {test} was false {n}; print {left} in a clause without predicate"},
+	{"predicate-part", false, "the predicate was false each time, and which part is not known", "predicate {predicate} was false each of {n}; print its parts in a clause without it"},
+	{OtherSymbols, false, "the kernel has copies of the function: .isra, .constprop, .part", "{probe} never fired, but the kernel also has {name}, which its callers may call; probe that as well"},
+	{"never-fired", false, "nothing else is known", "{probe} never fired, though it is attached{ruled}"},
+}

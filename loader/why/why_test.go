@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"btc/internal/probe"
+)
+
+// tested returns a clause whose predicate was false because of a test.
+func tested(t Test) *Clause {
+	t.False = 812
+	return &Clause{
+		Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: 812, Tested: true, False: 812, Predicate: t.String(), Tests: []Test{t},
+	}
+}
+
+func reading(r Read) *Clause {
+	r.Text, r.N, r.Errno = "str(arg1)", 812, "EFAULT"
+	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: 812, Reads: []Read{r}}
+}
+
+func silent(f Fact) *Clause {
+	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Host: []Fact{f}}
+}
+
+func entry(fired, untrue uint64) *Clause {
+	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: fired, Tested: untrue > 0, False: untrue}
+}
+
+func exit(entries ...*Clause) *Clause {
+	return &Clause{
+		Probe: "kretprobe:f", Line: 2, Sites: 1, Counted: true, Fired: 812, Tested: true, False: 812, Predicate: "@start[tid]",
+		Tests:   []Test{{Left: "@start[tid]", False: 812}},
+		Lookups: []Lookup{{Text: "@start[tid]", Map: "@start", N: 812, Missing: 812, Stores: entries}},
+	}
+}
+
+var (
+	nginx = Test{Left: "comm", Op: "==", Right: `"nginx"`, Builtin: "comm", Kind: "string", Size: 16, Literal: "nginx"}
+	fd    = Test{Left: "args.fd", Op: "==", Right: "-1", Kind: "int", Size: 4, Number: -1, Seen: []Value{{Text: "4294967295", N: 64}}}
+)
+
+// TestCauses checks each row of the table: the clauses for which it is the first cause, and its sentence.
+func TestCauses(t *testing.T) {
+	commSeen, pid := nginx, Test{Left: "pid", Op: "==", Right: "4242", Builtin: "pid", Kind: "int", Size: 4, Number: 4242}
+	commSeen.Seen = []Value{{Text: `"nginx: worker"`, N: 9800}}
+	other, none := pid, pid
+	other.Process, none.Process = Fact{Row: OtherPID, Name: "4242", PID: 71022}, Fact{Row: NoProcess, Name: "4242"}
+	first := entry(0, 0)
+	file := Fact{Name: "/lib/x.so", Other: "/opt/x.so", PID: 123}
+	of := func(row string) Fact {
+		f := file
+		f.Row = row
+		return f
+	}
+	rows := map[string]struct {
+		clauses []*Clause
+		want    string
+	}{
+		"map-full":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Fired: 9, Dropped: []Dropped{{"@x", 5000, 4096}}}}, "@x is full: 5,000 times an update found no room beside its 4,096 keys; raise max_map_keys in config, or declare let @x = hash(16384)"},
+		"null-pointer":      {[]*Clause{reading(Read{Address: 8})}, "str(arg1) failed 812 times with EFAULT: the address is 0x8, a null pointer; test the pointer before"},
+		"user-address":      {[]*Clause{reading(Read{Address: 0x7f0012345678})}, "str(arg1) failed 812 times with EFAULT: the script reads kernel memory, but 0x7f0012345678 is an address of user memory; use uptr()"},
+		"kernel-address":    {[]*Clause{reading(Read{Address: 0xffff888012345678, User: true})}, "str(arg1) failed 812 times with EFAULT: the script reads user memory, but 0xffff888012345678 is an address of the kernel; use kptr()"},
+		"not-resident":      {[]*Clause{reading(Read{Address: 0x7f0012345678, User: true})}, "str(arg1) failed 812 times with EFAULT: the address 0x7f0012345678 is in user memory that is not resident or not mapped; read it at the exit of the call, when the kernel has read it"},
+		"no-memory":         {[]*Clause{reading(Read{Address: 0xdead000000000100})}, "str(arg1) failed 812 times with EFAULT: there is no memory at 0xdead000000000100; check the type of the pointer"},
+		"never-stored":      {[]*Clause{exit()}, "@start[tid] found nothing in 812 lookups: no clause stores @start"},
+		"entry-never-fired": {[]*Clause{first, exit(first)}, "@start[tid] found nothing in 812 lookups: kprobe:f (line 1), which stores @start, never fired"},
+		"entry-predicate":   {[]*Clause{exit(entry(5, 5))}, "@start[tid] found nothing in 812 lookups: the predicate of kprobe:f (line 1), which stores @start, was never true"},
+		"other-key":         {[]*Clause{exit(entry(812, 0))}, "@start[tid] found nothing in 812 lookups, although kprobe:f (line 1), which stores @start, ran 812 times; check that both use the same key"},
+		"early-return":      {[]*Clause{{Probe: "kprobe:f", Counted: true, Fired: 812, Early: []Early{{3, 800}, {5, 12}}}}, "kprobe:f returned early each of 812 times, by the tests in line 3, 5; check them"},
+		"not-attached":      {[]*Clause{{Probe: "kprobe:nf:f", Error: "module nf is not loaded"}}, "kprobe:nf:f is not attached: module nf is not loaded"},
+		KprobesOff:          {[]*Clause{silent(of(KprobesOff))}, "kprobe:f cannot fire: kprobes are disabled on this host; write 1 to /lib/x.so"},
+		FtraceOff:           {[]*Clause{silent(of(FtraceOff))}, "kprobe:f cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
+		Replaced:            {[]*Clause{silent(of(Replaced))}, "kprobe:f never fired: process 123 has mapped an earlier file that was at /lib/x.so and was replaced since; restart the process"},
+		OtherFile:           {[]*Clause{silent(of(OtherFile))}, "kprobe:f never fired: no process has mapped /lib/x.so, but process 123 has mapped /opt/x.so; probe that"},
+		NotInProcess:        {[]*Clause{silent(of(NotInProcess))}, "kprobe:f never fired: process 123 has not mapped /lib/x.so; probe a file that it has mapped (/proc/123/maps)"},
+		Unmapped:            {[]*Clause{silent(of(Unmapped))}, "kprobe:f never fired: no process has mapped /lib/x.so now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
+		Compat:              {[]*Clause{silent(of(Compat))}, "kprobe:f never fired: process 123 is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
+		OtherSymbols:        {[]*Clause{silent(of(OtherSymbols))}, "kprobe:f never fired, but the kernel also has /lib/x.so, which its callers may call; probe that as well"},
+		"filtered":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Reached: 812, Filter: "--cgroup"}}, "kprobe:f fired 812 times, each time in a process that --cgroup rejects; check what it selects, or run without it"},
+		OtherPID:            {[]*Clause{tested(other)}, "predicate pid == 4242 was false 812 times: pid 4242 is of another PID namespace; for btrun the process is 71022"},
+		NoProcess:           {[]*Clause{tested(none)}, "predicate pid == 4242 was false 812 times: there is no process 4242 in the PID namespace of btrun"},
+		"comm-too-long":     {[]*Clause{tested(Test{Left: "comm", Op: "==", Right: `"a-very-long-name"`, Builtin: "comm", Kind: "string", Size: 16, Literal: "a-very-long-name"})}, `predicate comm == "a-very-long-name" was false 812 times: comm has at most 15 bytes; compare with "a-very-long-nam"`},
+		"string-cut":        {[]*Clause{tested(Test{Left: "str(arg0, 8)", Op: "==", Right: `"/etc/passwd"`, Kind: "string", Size: 9, Literal: "/etc/passwd", Seen: []Value{{Text: `"/etc/pas"`, N: 64}}})}, `predicate str(arg0, 8) == "/etc/passwd" was false 812 times: the string has at most 8 bytes, and the literal has 11; make the string longer; seen instead: "/etc/pas" (64)`},
+		"never-negative":    {[]*Clause{tested(fd)}, "predicate args.fd == -1 was false 812 times: args.fd is an unsigned number of 4 bytes, which is never negative; cast it: (int32)args.fd; seen instead: 4294967295 (64)"},
+		"out-of-range":      {[]*Clause{tested(Test{Left: "$x", Op: "==", Right: "0xffffffff", Kind: "int", Size: 4, Signed: true, Number: 0xffffffff, Seen: []Value{{Text: "-1", N: 64}}})}, "predicate $x == 0xffffffff was false 812 times: $x is a signed number of 4 bytes, at most 2147483647; seen instead: -1 (64)"},
+		"predicate-comm":    {[]*Clause{tested(commSeen)}, `predicate comm == "nginx" was false 812 times; seen instead: "nginx: worker" (9,800); comm is the name of the thread`},
+		"predicate-seen":    {[]*Clause{tested(Test{Left: "uid", Op: "==", Right: "7", Builtin: "uid", Kind: "int", Size: 4, Number: 7, Seen: []Value{{Text: "0", N: 64}}})}, "predicate uid == 7 was false 812 times; seen instead: 0 (64)"},
+		"predicate-false":   {[]*Clause{tested(Test{Left: "args.ret"})}, "predicate args.ret was false 812 times; print args.ret in a clause without predicate"},
+		"predicate-part":    {[]*Clause{{Probe: "kprobe:f", Predicate: "a || b", Counted: true, Fired: 812, Tested: true, False: 812}}, "predicate a || b was false each of 812 times; print its parts in a clause without it"},
+		"never-fired":       {[]*Clause{{Probe: "kprobe:f", Sites: 1, Counted: true, Ruled: []string{"kprobes are enabled", "x"}}}, "kprobe:f never fired, though it is attached; kprobes are enabled; x"},
+	}
+	for _, c := range Causes {
+		if c.Name == "events-lost" {
+			r := &Run{LostEvents: 1}
+			if got, of := r.First(); got != "1 event did not fit in the ring buffer: print less, or raise perf_rb_pages in config" || of != nil {
+				t.Errorf("%s: %q", c.Name, got)
+			}
+			continue
+		}
+		row, ok := rows[c.Name]
+		if !ok {
+			t.Errorf("%s: no test", c.Name)
+			continue
+		}
+		if got, _ := (&Run{Clauses: row.clauses}).First(); got != row.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.Name, got, row.want)
+		}
+	}
+}
+
+// TestNoCause checks clauses of which nothing may be said.
+func TestNoCause(t *testing.T) {
+	works := func() *Clause { return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: 100} }
+	some := tested(nginx)
+	some.False = 811
+	few := works()
+	few.Reads = []Read{{Text: "str(arg1)", N: 9, Errno: "EFAULT", Address: 0x7f0000000000, User: true}}
+	early := works()
+	early.Early = []Early{{3, 99}}
+	found := exit(entry(0, 0))
+	found.Lookups[0].Missing, found.False = 811, 811
+	uncounted := &Clause{Probe: "kprobe:f", Line: 1, Sites: 1}
+	untested := tested(nginx)
+	untested.Tested = false
+	own := &Clause{Probe: "begin", Own: true, Sites: 1, Counted: true}
+	for name, clauses := range map[string][]*Clause{
+		"works": {works()}, "sometimes true": {some}, "few reads fail": {few}, "returns sometimes": {early},
+		"found sometimes": {found}, "not counted": {uncounted}, "predicate not counted": {untested},
+		"another clause is silent": {works(), silent(Fact{Row: Unmapped})}, "begin": {own, works()}, "none": nil,
+	} {
+		if got, _ := (&Run{Clauses: clauses}).First(); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	c := tested(nginx)
+	c.Tests[0].Seen = []Value{{Text: `"cat"`, N: 1200}}
+	c.Filter, c.Reached = "-p", 900
+	c.Reads = []Read{{Text: "str(arg1)", Line: 2, N: 1, Errno: "EFAULT", Address: 0x7f0000000000}}
+	r := &Run{Took: 10 * time.Second, Clauses: []*Clause{{Probe: "begin", Own: true}, c}}
+	want := []string{
+		"why: after 10.0 s",
+		"x.bt:1: kprobe:f: attached to 1 site, fired 812 times (88 more rejected by -p)",
+		"  predicate: true 0 times, false 812 times",
+		`    comm == "nginx" was false 812 times; seen instead: "cat" (1,200)`,
+		"  line 2: str(arg1): read failed 1 time: EFAULT, user address 0x7f0000000000",
+		`why: x.bt:1: predicate comm == "nginx" was false 812 times; seen instead: "cat" (1,200); comm is the name of the thread`,
+	}
+	if got := r.Text("x.bt"); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestFiles looks for processes that have mapped a file, its copy, or an earlier one of its path.
+func TestFiles(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("skipped: no sleep(1)")
+	}
+	data, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "why-sleeper")
+	write := func(path string) {
+		os.MkdirAll(filepath.Dir(path), 0o755)
+		if err := os.WriteFile(path+".new", data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	facts := func(path string, pids ...int) string {
+		all, ruled := Facts(&Site{Kind: probe.Uprobe, Path: path, PIDs: pids})
+		if len(all) == 0 {
+			return strings.Join(ruled, "; ")
+		}
+		return all[0].Row
+	}
+	write(path)
+	if got := facts(path); got != Unmapped {
+		t.Errorf("no process: %s", got)
+	}
+	c := exec.Command(path, "60")
+	if err := c.Start(); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	if got := facts(path); got != "1 of the processes that run now have mapped "+path {
+		t.Errorf("mapped: %s", got)
+	}
+	copied := filepath.Join(dir, "b", "why-sleeper")
+	write(copied)
+	if got := facts(copied); got != OtherFile {
+		t.Errorf("a copy: %s", got)
+	}
+	if got := facts(filepath.Join(dir, "b", "none"), c.Process.Pid); got != "" {
+		t.Errorf("no file: %s", got)
+	}
+	write(filepath.Join(dir, "b", "other"))
+	if got := facts(filepath.Join(dir, "b", "other"), c.Process.Pid); got != NotInProcess {
+		t.Errorf("another file: %s", got)
+	}
+	write(path)
+	if got := facts(path); got != Replaced {
+		t.Errorf("replaced: %s", got)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	if got := Process(int64(os.Getpid())); got != (Fact{}) {
+		t.Errorf("own: %v", got)
+	}
+	if got := Process(1<<22 + 1); got.Row != NoProcess {
+		t.Errorf("none: %v", got)
+	}
+}
+
+// TestLastOperand checks that the operand is named that the wanted events failed.
+func TestLastOperand(t *testing.T) {
+	c := tested(nginx)
+	c.Tests[0].False, c.Tests[0].Seen = 800, []Value{{Text: `"cat"`, N: 64}}
+	c.Tests = append(c.Tests, Test{Left: "uid", Op: "==", Right: "7", Builtin: "uid", Kind: "int", Size: 4, Number: 7, False: 12, Seen: []Value{{Text: "0", N: 12}}})
+	want := "predicate uid == 7 was false 12 times; seen instead: 0 (12)"
+	if got, _ := (&Run{Clauses: []*Clause{c}}).First(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
