@@ -92,7 +92,7 @@ func kernelFacts(s *Site, kprobe bool) (facts []Fact, ruled []string) {
 	if others := otherSymbols(s.Name); len(others) > 0 {
 		facts = append(facts, Fact{Row: OtherSymbols, Name: strings.Join(others[:min(len(others), 3)], ", ")})
 	}
-	return facts, append(ruled, "this host cannot tell whether callers have inlined copies of "+s.Name)
+	return facts, append(ruled, "it is not known whether callers have inlined copies of "+s.Name)
 }
 
 // otherSymbols returns the symbols of copies of a kernel function that the compiler made.
