@@ -20,10 +20,10 @@ import (
 	"btc/fleet/replay"
 )
 
-// TestPictures compares the pictures of the tools' pages with what btc replay draws of recordings: of tar and gzip, which tools
-// of examples have traced.
+// TestPictures compares the pictures of the tools' pages with what btc replay draws of recordings: of tar and gzip, or
+// of dd, which tools of examples have traced.
 func TestPictures(t *testing.T) {
-	for _, tool := range []string{"offcputime", "wakeuptime"} {
+	for _, tool := range []string{"biostacks", "offcputime", "wakeuptime"} {
 		made := filepath.Join(t.TempDir(), tool+".svg")
 		r := &replayOptions{file: made}
 		if err := r.replay(filepath.Join("testdata", tool+".jsonl")); err != nil {
