@@ -84,7 +84,7 @@ func (w spans) BatchUpdate(keys, values any, _ *ebpf.BatchOptions) (int, error) 
 	return 0, nil
 }
 
-// Build makes a table with the file's content: "elf NAME", "go", "none"; others are not ELF files.
+// Build makes a table with the file's content: "elf NAME", "rows NAME", "go", "none"; others are not ELF files.
 func (w *world) Build(f *os.File) (*Table, error) {
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, 100))
 	w.built = append(w.built, string(b))
@@ -97,6 +97,9 @@ func (w *world) Build(f *os.File) (*Table, error) {
 		for range w.size {
 			table.Chunks = append(table.Chunks, append(b, make([]byte, unwind.ChunkSize-len(b))...))
 		}
+		return table, nil
+	case bytes.HasPrefix(b, []byte("rows")): // functions of 16 bytes of stack, and one at the end of the segment that ends stacks
+		table.Chunks = (&unwind.Table{Rows: []unwind.Row{{PC: 0x2000, Kind: unwind.KindSP, CFA: 2, RA: -1}, {PC: 0x2f00, Kind: unwind.KindEnd}}}).Chunks()
 		return table, nil
 	case bytes.HasPrefix(b, []byte("go")):
 		table.Frames = true
@@ -152,6 +155,7 @@ func (w *world) settle() {
 			continue
 		}
 		w.k.finishBuild(<-results, w.now)
+		w.k.settleRaws(w.now)
 	}
 	w.t.Fatal("does not settle")
 }
@@ -165,6 +169,7 @@ func (w *world) ask(tgid uint32, addr uint64) {
 
 func (w *world) sleep(d time.Duration) {
 	w.now = w.now.Add(d)
+	w.k.settleRaws(w.now)
 	w.settle()
 }
 
