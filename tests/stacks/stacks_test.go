@@ -320,6 +320,84 @@ func TestNewProcesses(t *testing.T) {
 	}
 }
 
+// firstSamples runs many short processes while a script takes a stack of each when it exits, and samples. It returns how
+// many stacks there were and how many of them were cut, by reason, and checks that each process has one.
+func firstSamples(t *testing.T, runs int, options ...string) (all, cut int, why string) {
+	t.Helper()
+	need(t, "bash", "perl", "python3")
+	exe := compileOnce(t)
+	commands := [][]string{{exe}, {"bash", "-c", "f() { exit 0; }; f"}, {"python3", "-S", "-c", "pass"}, {"perl", "-e", "sub f { exit 0 } f()"}}
+	lines, interrupt, end := trace(t, `
+tracepoint:syscalls:sys_enter_exit_group /comm == "once" || comm == "bash" || comm == "python3" || comm == "perl"/ { @exits[pid, dw_ustack(raw)] = count(); @stacks = count(); }
+uprobe:`+exe+`:leaf { @leaf[pid, dw_ustack(3)] = count(); @stacks = count(); }
+profile:hz:99 /comm == "once" || comm == "bash" || comm == "python3" || comm == "perl"/ { @samples[dw_ustack(raw)] = count(); @stacks = count(); }
+interval:ms:50 { if (@ready == 0) { printf("ready\n"); @ready = 1; } }`, options...)
+	if line, err := lines.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q, %v: %s", line, err, end())
+	}
+	var pids []int
+	go func() {
+		defer interrupt()
+		for i := range runs {
+			cmd := exec.Command(commands[i%len(commands)][0], commands[i%len(commands)][1:]...)
+			if cmd.Run(); cmd.Process != nil {
+				pids = append(pids, cmd.Process.Pid)
+			}
+		}
+	}()
+	out, _ := io.ReadAll(lines)
+	text := end()
+	for _, pid := range pids {
+		if !bytes.Contains(out, fmt.Appendf(nil, "@exits[%d, ", pid)) {
+			t.Errorf("no stack of process %d", pid)
+		}
+	}
+	if len(pids) != runs {
+		t.Errorf("%d processes of %d", len(pids), runs)
+	}
+	total := regexp.MustCompile(`(?m)^@stacks: (\d+)$`).FindSubmatch(out)
+	if total == nil {
+		t.Fatalf("no number of stacks: %s", out)
+	}
+	all, _ = strconv.Atoi(string(total[1]))
+	if m := regexp.MustCompile(`(\d+) of (\d+) user stacks are cut short \((.*)\)`).FindStringSubmatch(text); m != nil {
+		cut, _ = strconv.Atoi(m[1])
+		if m[2] != string(total[1]) {
+			t.Errorf("the counts are of %s stacks, there were %d", m[2], all)
+		}
+		why = m[3]
+	}
+	seen := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?ms)^@exits\[.*?\n\]: `).FindAllString(string(out), -1) {
+		if seen[m] {
+			t.Errorf("two elements for one key: %s", m)
+		}
+		seen[m] = true
+	}
+	t.Logf("%d of %d stacks are whole; %s", all-cut, all, why)
+	return all, cut, why
+}
+
+// TestFirstSamples checks that the first stacks of processes that live for milliseconds are whole.
+func TestFirstSamples(t *testing.T) {
+	runs := 60
+	if tier.Real.Runs() {
+		runs = 1000
+	}
+	if all, cut, why := firstSamples(t, runs, "--raw-stacks", "64,5000"); 10*cut > all {
+		t.Errorf("%d of %d stacks are cut: %s", cut, all, why)
+	}
+}
+
+// TestFewRawStacks checks that what is sent to be unwound is bounded, and that each stack is counted.
+func TestFewRawStacks(t *testing.T) {
+	for _, limit := range []string{"0", "1,3"} {
+		if _, cut, why := firstSamples(t, 16, "--raw-stacks", limit); cut == 0 || !strings.Contains(why, "not yet known") {
+			t.Errorf("--raw-stacks %s: %d stacks are cut: %s", limit, cut, why)
+		}
+	}
+}
+
 // compileOnce compiles a program that calls a function and ends.
 func compileOnce(t testing.TB) string {
 	need(t, "gcc")
