@@ -17,6 +17,8 @@ import (
 // htmlReport holds the options of btc report.
 type htmlReport struct {
 	file, base string
+	live       bool
+	socket     string
 	from, to   replay.Moment
 }
 
@@ -31,23 +33,34 @@ func reportCommand() *command {
 		}
 	}
 	return &command{
-		name: "report", operands: "FILE.jsonl", summary: "make a page for a browser of a recorded run", files: []string{"jsonl", "json", "gz", "zst"},
+		name: "report", operands: "FILE.jsonl | --live FILE.bt | --live FILE.o [-- ARGUMENT ...]", summary: "make a page for a browser of a recorded run", files: []string{"jsonl", "json", "gz", "zst", "bt", "o"},
 		about: "FILE is what btrun --record, btrun -f json2, btc merge -f json2 or btc fan -f json2 wrote, which may be " +
 			"compressed with gzip or zstd; - is standard input. The page is one file that loads nothing: it shows flame " +
-			"graphs, histograms, tables and the lines that the script printed, over time, with the script and what was lost.",
+			"graphs, histograms, tables and the lines that the script printed, over time, with the script and what was lost. With " +
+			"--live, it runs a script or an object as btc run does, with the arguments after --, and shows the run while it goes on, " +
+			"at an address of this machine with a secret in it.",
 		examples: []example{
 			{"btc report run.jsonl -o run.html", "make a page of a run"},
 			{"btc report --diff before.jsonl after.jsonl -o after.html", "compare a run with an earlier one"},
+			{"btc report --live opens.bt -- --every 500ms", "show a run while it goes on (root)"},
 			{"btc report web.jsonl -o web.html", "show the hosts of btc merge --by host -f json2 side by side"},
 		},
 		options: option.Table{
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the page to FILE; default: the name of the recording with .html; - is standard output"},
 			{Name: "diff", Value: "BASE", To: &r.base, Help: "compare with the recording BASE, of the same script"},
+			{Name: "live", To: &r.live, Help: "run FILE, and serve its page until Ctrl-C; -o also writes it at the end"},
+			{Name: "socket", Value: "PATH", To: &r.socket, Help: "with --live: serve on a Unix socket that only this user can open, instead of a port of 127.0.0.1"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
 				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
 			{Name: "to", Value: "TIME", To: moment("to", &r.to), Help: "leave out what was after TIME"},
 		},
 		run: func(line *option.Line) int {
+			if r.live {
+				return r.show(line.Operands, line.After)
+			}
+			if r.socket != "" {
+				return fail("--socket is for --live")
+			}
 			files := line.All()
 			if len(files) != 1 {
 				return fail("expected one file of btrun --record or btrun -f json2, or - for standard input; found %d", len(files))

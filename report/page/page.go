@@ -35,11 +35,20 @@ var frame string
 const plainSize = 16 << 10
 
 // Write writes the page of a recording. base is the recording to compare it with, or nil.
-func Write(w io.Writer, d, base *Data) error {
+func Write(w io.Writer, d, base *Data) error { return write(w, d, base, false) }
+
+// WriteLive writes the page of a run that goes on: it reads its data again from the path data beside it, and from nowhere else.
+func WriteLive(w io.Writer, d *Data) error { return write(w, d, nil, true) }
+
+func write(w io.Writer, d, base *Data, live bool) error {
+	root, connect := "", ""
+	if live {
+		root, connect = ` data-live="data"`, "; connect-src 'self'"
+	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	title := d.Title()
 	before, after, _ := strings.Cut(frame, "{{data}}")
-	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy(), "{{style}}", style, "{{script}}", script)
+	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{script}}", script)
 	if _, err := fill.WriteString(out, before); err != nil {
 		return err
 	}

@@ -1511,7 +1511,10 @@ function health(d) {
 		const cut = num(m.cut.depth) + num(m.cut.unwind) + num(m.cut.lost);
 		add("warning", percent(cut / num(m.cut.of)) + " of the stacks of " + m.name + " are cut short");
 	}
-	if (!d.ended) add("warning", "The recording ends before the run does");
+	if (!d.ended) {
+		if (document.documentElement.dataset.live) list.append(el("li", {class: "ok", id: "live"}, "The run goes on"));
+		else add("warning", "The recording ends before the run does");
+	}
 	const errors = (d.messages || []).filter((m) => m.error).length, all = (d.messages || []).length;
 	if (errors) add("error", count(errors) + (errors === 1 ? " error" : " errors") + " of the script");
 	else if (all) add("warning", count(all) + (all === 1 ? " message" : " messages"));
@@ -1604,6 +1607,30 @@ function build(d) {
 	for (const v of state.views) v.update();
 }
 
+/** Shows a run while it goes on, unless somebody looks at a part of it. @param {string} url */
+async function follow(url) {
+	for (;;) {
+		await new Promise((done) => setTimeout(done, 1000));
+		const note = document.getElementById("live");
+		const busy = state.range || document.hidden || Array.from(document.querySelectorAll("input")).some((i) => i.value) || document.querySelector("canvas[data-zoom]:not([data-zoom=all])") || document.querySelector("details[open]");
+		if (busy) { if (note) note.textContent = "Paused, while you look at a part"; continue; }
+		try {
+			const answer = await fetch(url, {cache: "no-store"});
+			if (!answer.ok) continue;
+			const d = /** @type {Data} */ (await answer.json()), y = window.scrollY;
+			state.data = d;
+			state.views = [];
+			build(d);
+			window.scrollTo(0, y);
+			document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
+			if (d.ended) return;
+		} catch {
+			if (note) note.textContent = "btc report does not answer any more";
+			return;
+		}
+	}
+}
+
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => {
 	document.documentElement.dataset.theme = e.matches ? "dark" : "light";
@@ -1621,6 +1648,8 @@ window.addEventListener("afterprint", () => { document.documentElement.dataset.t
 		state.base = await load("base");
 		build(d);
 		document.documentElement.dataset.ready = String(Math.round(performance.now()));
+		const live = document.documentElement.dataset.live;
+		if (live) follow(live);
 	} catch (e) {
 		/** @type {HTMLElement} */ (document.getElementById("app")).replaceChildren(el("p", {class: "fatal", role: "alert"}, "This page cannot be shown: " + (e instanceof Error ? e.message : String(e))));
 		throw e;

@@ -61,6 +61,7 @@ var allowed = map[string][]string{
 	"fleet/merge":             {"internal/manifest", "loader/format", "loader/output", "loader/render"},
 	"report/flamegraph":       {},
 	"fleet/fan":               {"internal/manifest", "fleet/merge"},
+	"report/live":             {"report/page"},
 	"report/page":             {},
 	"report/perfetto":         {},
 	"fleet/replay":            {"frontend/ast", "frontend/check", "frontend/diag", "frontend/expand", "frontend/parse", "internal/blocks", "internal/manifest", "fleet/merge", "loader/format", "loader/history", "loader/metrics", "loader/output", "loader/render", "report/page", "report/perfetto"},

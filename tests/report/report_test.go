@@ -10,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"btc/report/live"
 	"btc/report/page"
 	"btc/tests/tier"
 )
@@ -40,18 +43,22 @@ type tab struct {
 	requests []string
 }
 
+// findBrowser returns a browser.
+func findBrowser(t *testing.T) string {
+	t.Helper()
+	for _, name := range browsers {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skipf("skipped: none of %s is installed", strings.Join(browsers, ", "))
+	return ""
+}
+
 // open opens the page of data in a browser.
 func open(t *testing.T, d, base *page.Data) *tab {
 	t.Helper()
-	browser := ""
-	for _, name := range browsers {
-		if path, err := exec.LookPath(name); err == nil && browser == "" {
-			browser = path
-		}
-	}
-	if browser == "" {
-		t.Skipf("skipped: none of %s is installed", strings.Join(browsers, ", "))
-	}
+	browser := findBrowser(t)
 	file := filepath.Join(t.TempDir(), "run.html")
 	f, err := os.Create(file)
 	if err != nil {
@@ -64,13 +71,19 @@ func open(t *testing.T, d, base *page.Data) *tab {
 		t.Errorf("the page is %d bytes", i.Size())
 	}
 	f.Close()
+	return browse(t, browser, "file://"+file, "file://"+file)
+}
+
+// browse opens a URL in a browser; requests to others that do not begin with allowed are errors.
+func browse(t *testing.T, browser, url, allowed string) *tab {
+	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1400, 1000))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	x := &tab{t: t, ctx: ctx}
-	err = chromedp.Listen(ctx, func(ev any) { // the browser has its first tab, with its events
+	err := chromedp.Listen(ctx, func(ev any) { // the browser has its first tab, with its events
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		switch ev := ev.(type) {
@@ -81,7 +94,7 @@ func open(t *testing.T, d, base *page.Data) *tab {
 		case *log.EventEntryAdded:
 			x.console = append(x.console, ev.Entry.Text)
 		case *network.EventRequestWillBeSent:
-			if url := ev.Request.URL; url != "file://"+file && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
+			if url := ev.Request.URL; !strings.HasPrefix(url, allowed) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
 				x.requests = append(x.requests, url)
 			}
 		}
@@ -89,7 +102,7 @@ func open(t *testing.T, d, base *page.Data) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.run(chromedp.Navigate("file://"+file), chromedp.WaitReady(`html[data-ready]`))
+	x.run(chromedp.Navigate(url), chromedp.WaitReady(`html[data-ready]`))
 	t.Cleanup(func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -348,6 +361,39 @@ func TestHostile(t *testing.T) {
 	}
 	x.console = nil
 	x.mu.Unlock()
+}
+
+// TestLive shows a run while it goes on.
+func TestLive(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	browser := findBrowser(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var rounds atomic.Int64
+	s, err := live.New(l, func() (*page.Data, error) {
+		d := samples(uint64(rounds.Add(1)))
+		d.Ended = false
+		return d, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(l)
+	x := browse(t, browser, s.URL(), s.URL())
+	x.expect("header", "The run goes on")
+	x.run(chromedp.WaitReady(`html[data-updates="2"]`))
+	if got := x.text("#map-on .answer"); strings.Contains(got, "255 samples") {
+		t.Errorf("after two updates: %s", got)
+	}
+	// What somebody looks at stays.
+	x.drag("#map-on .heat canvas", .75, .95, .3)
+	x.expect(".range", "2 s of 5 s")
+	x.eval(`new Promise((done) => setTimeout(() => done(""), 2500))`)
+	x.expect(".range", "2 s of 5 s")
+	x.expect("#live", "Paused")
 }
 
 // large returns a run with 100,000 keys, and 5,000 functions in 20,000 stacks, in 30 intervals.
