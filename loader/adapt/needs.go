@@ -27,6 +27,7 @@ var helpers = map[string]struct {
 	"ktime_get_tai_ns":       {asm.FnKtimeGetTaiNs, "6.1"},
 	"loop":                   {asm.FnLoop, "5.17"},
 	"map_lookup_percpu_elem": {asm.FnMapLookupPercpuElem, "5.19"},
+	"task_pt_regs":           {asm.FnTaskPtRegs, "5.15"},
 }
 
 // Needs returns an error for an object that cannot run on a kernel with the helpers for which has is true. Its error

@@ -3,6 +3,8 @@
 package rewrite
 
 import (
+	"slices"
+
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
@@ -61,11 +63,11 @@ func Decide(insns asm.Instructions, forms []manifest.Form,
 			}
 		}
 	}
-	return dropUncalled(out), at, left
+	return DropUncalled(out), at, left
 }
 
-// dropUncalled removes all functions after the first that nothing refers to.
-func dropUncalled(insns asm.Instructions) asm.Instructions {
+// DropUncalled removes all functions after the first that nothing refers to.
+func DropUncalled(insns asm.Instructions) asm.Instructions {
 	funcs, order := map[string]asm.Instructions{}, []string(nil)
 	for i := range insns {
 		if name := insns[i].Symbol(); i == 0 || name != "" {
@@ -98,13 +100,12 @@ func dropUncalled(insns asm.Instructions) asm.Instructions {
 // decideFunc implements Decide for one function; name is "" for the first.
 func decideFunc(insns asm.Instructions, name string, forms []manifest.Form,
 	result func(*manifest.Form) (yes, known bool)) (out asm.Instructions, at []int, left []manifest.Form) {
+	if !slices.ContainsFunc(forms, func(f manifest.Form) bool { return f.Function == name }) {
+		return insns, nil, nil
+	}
 	c, ok := newCode(insns)
 	if !ok {
 		return insns, nil, nil
-	}
-	index := map[int]int{} // index of an instruction, by its number in the kernel
-	for i := range c.next {
-		index[c.raw[i]] = i
 	}
 	decided := false
 	for i := range forms {
@@ -112,9 +113,9 @@ func decideFunc(insns asm.Instructions, name string, forms []manifest.Form,
 		if f.Function != name {
 			continue
 		}
-		n, ok := index[f.Insn]
+		n := c.at(f.Insn)
 		yes, known := result(f)
-		if !ok || !known || !c.decide(n, yes) {
+		if n < 0 || !known || !c.decide(n, yes) {
 			left = append(left, *f)
 			continue
 		}
@@ -190,23 +191,26 @@ type code struct {
 	target []int                    // target of a conditional jump, or -1
 	gone   []bool                   // no effect: only its successor matters
 	raw    []int                    // index as the kernel counts, and the function's length
+	index  []int                    // the reverse; -1 in the middle of an instruction
 	extend map[int]asm.Instructions // instructions to insert, by the index of the one before
 }
 
 // newCode returns an error if a jump leads outside the function.
 func newCode(insns asm.Instructions) (*code, bool) {
-	c := &code{insns: insns}
-	number, index := 0, map[int]int{} // the kernel's index -> index
-	for i := range insns {
-		if i > 0 && insns[i].Symbol() != "" {
-			break
-		}
-		c.raw = append(c.raw, number)
-		index[number] = i
-		number += int(insns[i].Size()) / asm.InstructionSize
+	n := 1
+	for n < len(insns) && insns[n].Symbol() == "" {
+		n++
 	}
-	c.raw = append(c.raw, number)
-	n := len(c.raw) - 1
+	n = min(n, len(insns))
+	c := &code{insns: insns, raw: make([]int, 0, n+1), index: make([]int, 0, n+n/8)}
+	for i := range insns[:n] {
+		c.raw = append(c.raw, len(c.index))
+		c.index = append(c.index, i)
+		for range int(insns[i].Size())/asm.InstructionSize - 1 {
+			c.index = append(c.index, -1)
+		}
+	}
+	c.raw = append(c.raw, len(c.index))
 	c.next, c.target, c.gone = make([]int, n), make([]int, n), make([]bool, n)
 	for i := range n {
 		c.next[i], c.target[i] = i+1, -1
@@ -214,12 +218,12 @@ func newCode(insns asm.Instructions) (*code, bool) {
 		if class := op.Class(); class != asm.JumpClass && class != asm.Jump32Class {
 			continue
 		}
-		to, known := index[c.raw[i]+1+int(insns[i].Offset)]
+		to := c.at(c.raw[i] + 1 + int(insns[i].Offset))
 		switch jump := op.JumpOp(); {
 		case jump == asm.Call:
 		case jump == asm.Exit:
 			c.next[i] = -1
-		case !known:
+		case to < 0:
 			return nil, false
 		case jump == asm.Ja:
 			c.next[i], c.gone[i] = to, true
@@ -228,6 +232,14 @@ func newCode(insns asm.Instructions) (*code, bool) {
 		}
 	}
 	return c, true
+}
+
+// at returns the index of the instruction with an index as the kernel counts; -1: there is none.
+func (c *code) at(number int) int {
+	if number < 0 || number >= len(c.index) {
+		return -1
+	}
+	return c.index[number]
 }
 
 // leads reports whether there are only no-ops on the path from i to the instruction to.

@@ -111,7 +111,7 @@ func TestDropUncalled(t *testing.T) {
 		insns = append(insns, f...)
 	}
 	var left []string
-	for _, ins := range dropUncalled(insns) {
+	for _, ins := range DropUncalled(insns) {
 		if ins.Symbol() != "" {
 			left = append(left, ins.Symbol())
 		}
