@@ -45,6 +45,8 @@ type Loaded struct {
 	Programs  []attach.Programs         // programs of each plan of the expansion
 	Loops     *Loops                    // nil: none is counted
 	Cover     *Coverage                 // nil: without Options.Cover
+	// MemoryLeft is what unwind tables may take of Options.MaxMemory, in bytes.
+	MemoryLeft uint64
 
 	all []*ebpf.Program
 }
@@ -123,10 +125,11 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 			copies += permit.ProgramMemory(o.Spec.Programs[p.Joined[j].Prog.Name], p.NumPrograms())
 		}
 	}
-	if err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory, opts.MemoryFrom); err != nil {
+	left, err := permit.CheckMemory(o, cpus, copies, opts.MaxMemory, opts.MemoryFrom)
+	if err != nil {
 		return nil, err
 	}
-	l := &Loaded{}
+	l := &Loaded{MemoryLeft: left}
 	var kept ebpf.CollectionOptions
 	if opts.Keep != nil {
 		kept.MapReplacements = opts.Keep(o)

@@ -4,6 +4,7 @@ package permit
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -61,10 +62,10 @@ func ProgramMemory(s *ebpf.ProgramSpec, n int) uint64 {
 
 // CheckMemory returns an error if maps and programs together take more than limit bytes; 0 means
 // no limit. programs is the memory of all copies of programs (ProgramMemory), in bytes. from says
-// where the limit is set, if no option can raise it.
-func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string) error {
+// where the limit is set, if no option can raise it. left is what the rest of the run may take.
+func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string) (left uint64, err error) {
 	if limit == 0 {
-		return nil
+		return math.MaxUint64, nil
 	}
 	change := "change it with --max-memory"
 	if from != "" {
@@ -78,10 +79,10 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 		}
 	}
 	if total <= limit {
-		return nil
+		return limit - total, nil
 	}
 	if programs > most {
-		return fmt.Errorf("the object would need %s on this machine with %d CPUs, %s of it for copies of its programs, but the limit is %s: %s",
+		return 0, fmt.Errorf("the object would need %s on this machine with %d CPUs, %s of it for copies of its programs, but the limit is %s: %s",
 			Size(total), cpus, Size(programs), Size(limit), change)
 	}
 	for i := range o.Manifest.Maps {
@@ -89,7 +90,7 @@ func CheckMemory(o *object.Object, cpus int, programs, limit uint64, from string
 			largest = x.Name
 		}
 	}
-	return fmt.Errorf("the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: %s",
+	return 0, fmt.Errorf("the maps would need %s on this machine with %d CPUs, %s of it %s, but the limit is %s: %s",
 		Size(total), cpus, Size(most), largest, Size(limit), change)
 }
 

@@ -64,7 +64,7 @@ func TestCheckMemory(t *testing.T) {
 		{16000, 100, "", "the maps would need 54 KiB on this machine with 2 CPUs, 15 KiB of it @b, but the limit is 100 bytes: change it with --max-memory"},
 	} {
 		got := ""
-		if err := CheckMemory(o, 2, c.programs, c.limit, c.from); err != nil {
+		if _, err := CheckMemory(o, 2, c.programs, c.limit, c.from); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -75,7 +75,7 @@ func TestCheckMemory(t *testing.T) {
 	for _, name := range strings.Split("abcdefgh", "") {
 		huge.Spec.Maps[name] = &ebpf.MapSpec{Type: ebpf.PerCPUArray, ValueSize: 1<<32 - 1, MaxEntries: 1<<32 - 1}
 	}
-	if err := CheckMemory(huge, 1<<10, 0, 1<<52, ""); err == nil {
+	if _, err := CheckMemory(huge, 1<<10, 0, 1<<52, ""); err == nil {
 		t.Error("no error for a sum that could overflow")
 	}
 }

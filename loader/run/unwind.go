@@ -78,7 +78,7 @@ func (s *session) openUnwinder() error {
 			return err
 		}
 	}
-	opts := unwind.Options{PIDs: s.opts.PIDs, Only: len(s.opts.PIDs) > 0, Follow: s.opts.FollowForks, Warn: s.msg.warn}
+	opts := unwind.Options{PIDs: s.opts.PIDs, Only: len(s.opts.PIDs) > 0, Follow: s.opts.FollowForks, MaxBytes: max(s.loaded.MemoryLeft, 1), Warn: s.msg.warn}
 	if s.child != nil {
 		opts.Child = s.child.PID
 	}

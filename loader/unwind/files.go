@@ -35,6 +35,7 @@ type files struct {
 	unused   []*file // that are not mapped, and kept for the next process, oldest first
 	held     int     // files with in
 	spent    budget
+	room     int       // bytes that the tables in the kernel may take
 	rested   time.Time // when the builder was last used; zero: it has been closed
 }
 
@@ -97,7 +98,7 @@ const (
 
 func (f *files) init(maxTables uint32) {
 	f.known, f.made, f.contents = map[identity]*file{}, map[opened]*built{}, map[[32]byte]*content{}
-	f.next, f.limit = 1, maxTables
+	f.next, f.limit, f.room = 1, maxTables, maxBytes
 }
 
 func (f *file) hold() {
@@ -358,12 +359,12 @@ func (k *keeper) load(chunks [][]byte, now time.Time) *content {
 		old.refs++
 		return old
 	}
-	if k.bytes+size > maxBytes {
+	if k.bytes+size > k.room {
 		k.trim(now, 0)
 	}
-	for k.bytes+size > maxBytes || !k.takeNumber(c, now) {
+	for k.bytes+size > k.room || !k.takeNumber(c, now) {
 		if !k.forgetBuilt(len(k.made) - 1) {
-			k.warn(fmt.Sprintf("WARNING: the tables of all files take more than %d MiB, or are more than %d: stacks in other files are cut, and counted", maxBytes>>20, k.files.limit-1))
+			k.warn(fmt.Sprintf("WARNING: the tables of all files take more than %s, or are more than %d: stacks in other files are cut, and counted", k.roomText(), k.files.limit-1))
 			return nil
 		}
 	}
@@ -382,6 +383,14 @@ func (k *keeper) load(chunks [][]byte, now time.Time) *content {
 	k.contents[c.hash] = c
 	k.bytes += size
 	return c
+}
+
+// roomText says how much memory tables may take.
+func (f *files) roomText() string {
+	if f.room == maxBytes {
+		return fmt.Sprintf("%d MiB", maxBytes>>20)
+	}
+	return fmt.Sprintf("the %d KiB that --max-memory leaves", f.room>>10)
 }
 
 // takeNumber gives a table a number that no program can still use for another one.

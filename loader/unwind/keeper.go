@@ -110,6 +110,9 @@ func (k *keeper) init(m Maps, b Builder, opts Options) {
 	k.procs, k.dirty, k.execs = map[uint32]*process{}, map[*space]bool{}, map[uint32]uint64{}
 	k.ranges, k.maxProcs = newPieces(m.MaxRanges), int(m.MaxProcs)*15/16
 	k.files.init(m.MaxTables)
+	if opts.MaxBytes > 0 {
+		k.room = int(min(opts.MaxBytes, maxBytes))
+	}
 }
 
 func (k *keeper) warn(text string) {

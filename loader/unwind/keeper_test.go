@@ -717,6 +717,21 @@ func TestUnknownAddress(t *testing.T) {
 	w.expect(7, 0x501010, "elf prog+2010")
 }
 
+// Tables take no more than what a limit of memory leaves.
+func TestMemoryLeft(t *testing.T) {
+	w := newWorld(t, Options{MaxBytes: 3 * unwind.ChunkSize})
+	w.size = 2
+	for i := range uint32(2) {
+		w.process(int(i), "00401000-00403000 r-xp 00001000 "+w.write(fmt.Sprint("prog", i), fmt.Sprint("elf ", i)))
+		w.ask(i, 0x401010)
+	}
+	w.expect(0, 0x401010, "elf 0+2010")
+	w.expect(1, 0x401010, "no table")
+	if len(w.notes) != 1 || !strings.Contains(w.notes[0], "that --max-memory leaves") {
+		t.Errorf("warnings %q", w.notes)
+	}
+}
+
 // Tables are bounded: those of files that nobody has mapped make room, others do not.
 func TestMemory(t *testing.T) {
 	w := newWorld(t, Options{})

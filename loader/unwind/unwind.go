@@ -84,7 +84,9 @@ type Options struct {
 	Child int // 0: none
 	// Only means that other processes do not count, except those that they start if Follow is set, and those that ask.
 	Only, Follow bool
-	Warn         func(text string)
+	// MaxBytes bounds the tables in the kernel, which never take more than 64 MiB; 0: only that does.
+	MaxBytes uint64
+	Warn     func(text string)
 }
 
 // Records are what the kernel reports of processes: how they start and end, and what they map.
