@@ -80,6 +80,9 @@ type Options struct {
 	// unwound, with up to 16 KB of the process's memory each: of a process, and of all in a second. 0 means 64 and 500, and
 	// -1 none.
 	RawProcess, RawSecond int
+	// Symbolize is when the functions in user stacks get names: "now" or "", or "later" by btc symbolize: frames then have the
+	// build id of the file and the offset in it, and are not looked up. Those of files without a build id are.
+	Symbolize string
 	// Getenv returns environment variables that override settings of the script, such as
 	// BPFTRACE_MAX_PROBES (os.Getenv for those of the process); nil: there are none.
 	Getenv func(name string) string
@@ -148,6 +151,8 @@ func (o *Options) check() error {
 		return errors.New("Reload cannot be combined with Command, FollowForks or Mode")
 	case o.Unwind != "" && !slices.Contains(options.Unwinds, o.Unwind):
 		return fmt.Errorf("unknown way %q to unwind stacks: expected %s", o.Unwind, strings.Join(options.Unwinds, ", "))
+	case o.Symbolize != "" && !slices.Contains(options.Symbolizes, o.Symbolize):
+		return fmt.Errorf("unknown time %q to name functions: expected %s", o.Symbolize, strings.Join(options.Symbolizes, " or "))
 	case o.Mode != "" && o.Mode != probe.Test && o.Mode != probe.Bench:
 		return fmt.Errorf("unknown mode %q: expected %s or %s", o.Mode, probe.Test, probe.Bench)
 	}

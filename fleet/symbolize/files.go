@@ -56,7 +56,11 @@ func (f *Files) Close() {
 func (f *Files) Missing() (missing []string) {
 	for id, m := range f.modules {
 		if m.empty() {
-			missing = append(missing, id+" ("+m.name+")")
+			name := m.name
+			if name == "" {
+				name = "the kernel"
+			}
+			missing = append(missing, id+" ("+name+")")
 		}
 	}
 	return missing
@@ -210,23 +214,8 @@ func buildID(f *elf.File) string {
 	if sec == nil || sec.Size > 1<<16 || sec.Type == elf.SHT_NOBITS {
 		return ""
 	}
-	b, err := sec.Data()
-	if err != nil {
-		return ""
-	}
-	for len(b) >= 12 {
-		name, desc, kind := uint64(f.ByteOrder.Uint32(b)), uint64(f.ByteOrder.Uint32(b[4:])), f.ByteOrder.Uint32(b[8:])
-		at := 12 + (name+3)&^3
-		next := at + (desc+3)&^3
-		if at+desc > uint64(len(b)) {
-			return ""
-		}
-		if kind == 3 && name == 4 && string(b[12:16]) == "GNU\x00" {
-			return fmt.Sprintf("%x", b[at:at+desc])
-		}
-		b = b[min(next, uint64(len(b))):]
-	}
-	return ""
+	b, _ := sec.Data()
+	return elffile.NotedBuildID(b, f.ByteOrder)
 }
 
 // has reports whether a file has the content of a section.

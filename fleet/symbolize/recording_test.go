@@ -224,3 +224,43 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// TestKernel checks that functions of the kernel are found wherever it was in memory, by the distance from _text, and those of its
+// modules by their names.
+func TestKernel(t *testing.T) {
+	tools(t, "gcc", "addr2line")
+	dir := t.TempDir()
+	p := built(t, dir, "gcc", "-g", "-no-pie", "-Wl,--defsym=_text=0x400000")
+	want := expected(t, p, "addr2line", "-a", "-f", "-i", "-e")
+	files, err := NewFiles([]string{dir}, func(text string) { t.Error(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	for i, addr := range p.addrs {
+		x := format.Frame{Sym: "known", Offset: 7, BuildID: p.id, FileOffset: addr - 0x400000, Address: addr + 0x7000000}
+		got := files.frames(&x, false)
+		last := got[len(got)-1]
+		if last.Sym != "known" || last.Offset != 7 || len(got) != len(want[i]) || !strings.HasSuffix(want[i][len(got)-1], fmt.Sprintf("%s:%d", last.Source, last.Line)) {
+			t.Fatalf("%#x: %+v, want %q", addr, got, want[i])
+		}
+	}
+	if missing := files.Missing(); len(missing) > 0 {
+		t.Errorf("missing %q", missing)
+	}
+	object := filepath.Join(dir, "module.ko")
+	run(t, dir, "gcc", "-O2", "-g", "-c", "-ffunction-sections", "-o", "whole.o", "a.c")
+	run(t, dir, "ld", "-r", "--build-id=0x1234567890", "-o", object, "whole.o")
+	modules, err := NewFiles([]string{dir}, func(text string) { t.Error(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := modules.find("1234567890", "module")
+	defer m.close()
+	for _, name := range []string{"outer", "main"} { // both are at 0 of their sections
+		got := m.frames(&format.Frame{Sym: name, Offset: 4, File: "module", BuildID: "1234567890", FileOffset: 99}, false)
+		if last := got[len(got)-1]; last.Sym != name || last.Line != 0 && (last.Line < line("int "+name) || last.Line > line("int "+name)+12) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

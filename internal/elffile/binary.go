@@ -73,6 +73,22 @@ func BuildID(f *elf.File) string {
 	return fmt.Sprintf("%x", b[from:from+uint64(descSize)])
 }
 
+// NotedBuildID returns the build id among notes (elf(5)), such as those of the kernel; "" if there is none.
+func NotedBuildID(b []byte, order binary.ByteOrder) string {
+	for len(b) >= 16 {
+		name, desc, kind := uint64(order.Uint32(b)), uint64(order.Uint32(b[4:])), order.Uint32(b[8:])
+		at := 12 + (name+3)&^3
+		if at+desc > uint64(len(b)) {
+			return ""
+		}
+		if kind == 3 && name == 4 && string(b[12:16]) == "GNU\x00" {
+			return fmt.Sprintf("%x", b[at:at+desc])
+		}
+		b = b[min(at+(desc+3)&^3, uint64(len(b))):]
+	}
+	return ""
+}
+
 // InPath finds a program in PATH, as a shell does.
 func InPath(name string) (string, bool) {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {

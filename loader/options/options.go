@@ -78,6 +78,15 @@ func (v *Values) setRawStacks(text string) (err error) {
 
 const maxRawStacks = 100_000
 
+// Values of Run.Symbolize; "" is SymbolizeNow.
+const (
+	SymbolizeNow   = "now"
+	SymbolizeLater = "later"
+)
+
+// Symbolizes lists the values of Run.Symbolize.
+var Symbolizes = []string{SymbolizeNow, SymbolizeLater}
+
 // Groups of options.
 const (
 	tracing     = "What to trace"
@@ -128,6 +137,8 @@ func (v *Values) Table() option.Table {
 		{Name: "format", Short: "f", Value: "FORMAT", Group: writing, Choices: option.Choices(formatNames()...), To: v.setFormat, Help: "format of the output: " + formatUsage() + "; with --inspect json prints one JSON object"},
 		{Name: "record", Value: "FILE", Group: writing, To: &v.Record,
 			Help: "also write a recording of the run to FILE, from which btc replay prints the output again, in any format"},
+		{Name: "symbolize", Value: "WHEN", Group: writing, Choices: option.Choices(Symbolizes...), To: &v.Symbolize,
+			Help: "when the functions in user stacks get names: now, or later by btc symbolize, from the build ids in the recording; default: now"},
 		{Name: "json2", Value: "VERSION", Group: writing, Choices: option.Choices("1", "2"), To: &v.JSON2,
 			Help: "write -f json2, in this version; default: 2"},
 		{Name: "every", Value: "TIME", Group: writing, To: v.setEvery,
@@ -394,6 +405,9 @@ func (v *Values) Check() error {
 		if strings.HasSuffix(v.Record, end) {
 			return fmt.Errorf("--record: btrun does not compress: write to %s, and compress it later with gzip or zstd; btc replay reads these files", strings.TrimSuffix(v.Record, end))
 		}
+	}
+	if v.Symbolize == SymbolizeLater && (v.Record == "" && v.Format != "json2" && !v.Remote || v.JSON2 == "1") {
+		return errors.New("--symbolize=later needs a recording for btc symbolize: --record FILE or -f json2")
 	}
 	if v.JSON2 != "" && v.Format != "" && v.Format != "json2" {
 		return fmt.Errorf("--json2 is the version of -f json2: it cannot be combined with -f %s", v.Format)

@@ -34,6 +34,7 @@ type Run struct {
 	UnwindCache string
 	RawProcess  int
 	RawSecond   int
+	Symbolize   string
 	Getenv      func(name string) string
 
 	Timeout   time.Duration

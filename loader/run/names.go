@@ -23,6 +23,7 @@ type names struct {
 	warn   func(text string)
 	// demangle is how C++ symbols are shown (the config cpp_demangle), and helper what reads the files of processes.
 	demangle bool
+	later    bool // functions in user stacks are named later
 	helper   symbols.Helper
 
 	// table is created before events are read if the script prints symbols; mu is held during symbol lookups.
@@ -79,6 +80,7 @@ func (n *names) symbols() *symbols.Table {
 	if n.table == nil {
 		n.table = symbols.New(n.demangle)
 		n.table.SetHelper(n.helper)
+		n.table.Later = n.later
 		n.table.Referenced, n.table.Warn = n.maps.referenced, n.warn
 	}
 	return n.table

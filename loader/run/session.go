@@ -15,6 +15,7 @@ import (
 	"btc/loader/format"
 	"btc/loader/history"
 	"btc/loader/object"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/run/keep"
@@ -84,6 +85,7 @@ func (s *session) connect() {
 		s.msg.rec, s.rec.fail = s.rec, func(text string) { fmt.Fprintln(s.msg.err, text) }
 	}
 	s.names.warn, s.names.demangle, s.names.cgroups.Container = s.msg.warn, s.manifest.Config.CppDemangle, s.names.container
+	s.names.later = s.opts.Symbolize == options.SymbolizeLater
 	if s.opts.NoHelper {
 		s.names.helper = symbols.None
 	}

@@ -215,6 +215,72 @@ func TestDebuginfod(t *testing.T) {
 	}
 }
 
+// TestMiniDebug checks that the functions in .gnu_debugdata of a stripped program are found.
+func TestMiniDebug(t *testing.T) {
+	if _, err := exec.LookPath("xz"); err != nil {
+		t.Skip("skipped: no xz")
+	}
+	dir := t.TempDir()
+	path := built(t, dir)
+	mini := filepath.Join(dir, "mini")
+	command(t, "objcopy", "--only-keep-debug", path, mini)
+	command(t, "strip", path)
+	command(t, "xz", mini)
+	command(t, "objcopy", "--add-section", ".gnu_debugdata="+mini+".xz", path)
+	if !has(t, path) {
+		t.Error("no own_function in .gnu_debugdata")
+	}
+	if err := os.WriteFile(mini+".xz", []byte("\xfd7zXZ\x00 damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "objcopy", "--update-section", ".gnu_debugdata="+mini+".xz", path)
+	if has(t, path) {
+		t.Error("own_function in damaged data")
+	}
+}
+
+// TestLater checks that frames have no names, but build ids and offsets, if they are to be named later, that usym has names all the
+// same, and that functions of files without a build id have names.
+func TestLater(t *testing.T) {
+	dir := t.TempDir()
+	path, debug, id, addr := stripped(t, dir)
+	command(t, "objcopy", "--add-gnu-debuglink="+debug, path)
+	plain := filepath.Join(dir, "plain")
+	command(t, "objcopy", "--remove-section", ".note.gnu.build-id", path, plain)
+	with, without := waiting(t, path, ""), waiting(t, plain, "")
+	tab := New(true)
+	defer tab.Close()
+	tab.Later = true
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at, _ := FileOffset(f, addr+1)
+	for range 2 {
+		if got := tab.Ustack([]uint64{addr + 1}, "", with)[0]; got.Sym != "" || got.BuildID != id || got.FileOffset != at || got.File != path {
+			t.Errorf("got %+v, want %#x of %s", got, at, id)
+		}
+		if got := tab.Usym(addr+1, with); got != "own_function" {
+			t.Errorf("usym: %s", got)
+		}
+		if got := tab.Ustack([]uint64{addr + 1}, "", without)[0]; got.Sym != "own_function" || got.BuildID != "" {
+			t.Errorf("without a build id: %+v", got)
+		}
+	}
+	if tab.Kernel(0); tab.kernel == nil {
+		return
+	}
+	all := tab.kernel.Find("_text")
+	notes, err := os.ReadFile("/sys/kernel/notes")
+	if len(all) == 0 || err != nil || len(notes) == 0 {
+		return
+	}
+	if got := tab.Kstack([]uint64{all[0].Addr + 1}, "")[0]; got.Sym == "" || got.FileOffset != 1 || len(got.BuildID) < 16 {
+		t.Errorf("kernel: %+v", got)
+	}
+}
+
 // TestPerfMap checks that functions named by a just-in-time compiler are found, also when the file
 // grows.
 func TestPerfMap(t *testing.T) {

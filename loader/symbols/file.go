@@ -3,11 +3,13 @@
 package symbols
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"io"
 
 	"btc/internal/elffile"
+	"btc/internal/xz"
 )
 
 // fileSyms are a file's functions, by offset in the file.
@@ -43,10 +45,27 @@ func parseFile(r io.ReaderAt) (*parsed, error) {
 	}
 	p.add(f, f)
 	if p.stripped {
+		p.addMini(f)
 		p.addGo(f)
 	}
 	p.sort()
 	return p, nil
+}
+
+// maxMini bounds .gnu_debugdata when it is decompressed, in bytes.
+const maxMini = 32 << 20
+
+// addMini adds the functions of the file in .gnu_debugdata, as Fedora's programs have it.
+func (p *parsed) addMini(f *elf.File) {
+	data, _ := elffile.ReadSection(f, ".gnu_debugdata", maxMini)
+	if data == nil {
+		return
+	}
+	if b, err := xz.Decompress(data, maxMini); err == nil {
+		if mini, err := elf.NewFile(bytes.NewReader(b)); err == nil {
+			p.add(mini, f)
+		}
+	}
 }
 
 // addGo adds the functions of a Go program, which keeps their names when it is stripped.

@@ -8,19 +8,25 @@
 package symbols
 
 import (
+	"encoding/binary"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"btc/internal/elffile"
 	"btc/internal/kernelfs"
 )
 
 // Table holds the symbols of the host and of the processes seen. One goroutine may look up addresses while another
 // calls Snapshot and Poll, which do not wait while a file is read. Its memory is bounded by the constants below.
 type Table struct {
-	Demangle bool   // show C++ and Rust names as written in the source
-	Watch    *Watch // process mappings since it began; nil: none
+	Demangle bool // show C++ and Rust names as written in the source
+	// Later leaves functions in user stacks without names where the file has a build id, by which btc symbolize finds them.
+	// Kernel frames then have build ids, too.
+	Later bool
+	Watch *Watch // process mappings since it began; nil: none
 	// Referenced calls add for the processes that the script's maps refer to: they are kept when other processes that
 	// have exited are dropped. Snapshot calls it. May be nil.
 	Referenced func(add func(tgid uint32))
@@ -32,9 +38,10 @@ type Table struct {
 	parser   parser
 	kernel   *kernelfs.Kallsyms
 	kernTry  bool
-	readable map[string]string // mangled -> shown
-	shown    int               // bytes of readable
-	payer    uint32            // process whose address is being named
+	kernIDs  map[string]kernelID // by module; "": the kernel
+	readable map[string]string   // mangled -> shown
+	shown    int                 // bytes of readable
+	payer    uint32              // process whose address is being named
 
 	mu       sync.Mutex // guards the fields below, those of procs and Watch; not held while a file is read
 	clock    uint64     // LRU clock
@@ -176,4 +183,37 @@ func hex(v uint64) string {
 		return "0"
 	}
 	return "0x" + strconv.FormatUint(v, 16)
+}
+
+// kernelID is the build id of the kernel or of a module, and where its code begins.
+type kernelID struct {
+	id   string
+	base uint64
+}
+
+// kernelID returns what identifies the code of a kernel module, or of the kernel: "".
+func (t *Table) kernelID(module string) kernelID {
+	k, ok := t.kernIDs[module]
+	if ok {
+		return k
+	}
+	if t.kernIDs == nil {
+		t.kernIDs = map[string]kernelID{}
+	}
+	notes := "/sys/kernel/notes"
+	if module == "" {
+		if all := t.kernel.Find("_text"); len(all) > 0 {
+			k.base = all[0].Addr
+		}
+	} else {
+		dir := "/sys/module/" + module
+		notes = dir + "/notes/.note.gnu.build-id"
+		text, _ := os.ReadFile(dir + "/sections/.text")
+		k.base, _ = strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), 16, 64)
+	}
+	if b, err := os.ReadFile(notes); err == nil {
+		k.id = elffile.NotedBuildID(b, binary.NativeEndian)
+	}
+	t.kernIDs[module] = k
+	return k
 }

@@ -49,6 +49,7 @@ type mapping struct {
 type fileID struct {
 	dev, ino uint64
 	process  uint32 // whose names of the file are only its own (fileSyms.private); 0: those of all
+	later    bool   // only its build id, if it has one
 }
 
 // Snapshot reads a process's memory map now, so that its addresses can be resolved after it
@@ -239,10 +240,15 @@ const maxHeld = 256
 // hold opens a mapping's file while the process exists: later the file may be inaccessible, because it was deleted or
 // is in a container. It reports whether it tried to.
 func (t *Table) hold(m *mapping, tgid uint32) bool {
-	if m.path == vdsoPath {
+	if _, s := t.cached(m, tgid, t.Later); s != nil || m.path == vdsoPath {
 		return false
 	}
-	if _, s := t.cached(m, tgid); s != nil || t.held[m.file] != nil || len(t.held) >= maxHeld {
+	return t.open(m, tgid)
+}
+
+// open is like hold, for a file of which something is known already.
+func (t *Table) open(m *mapping, tgid uint32) bool {
+	if m.path == vdsoPath || t.held[m.file] != nil || len(t.held) >= maxHeld {
 		return false
 	}
 	// Inodes are compared: device numbers of some file systems differ between stat and /proc/PID/maps.
@@ -340,13 +346,13 @@ func parseMapping(line string) (m mapping, ok bool) {
 func (t *Table) User(addr uint64, tgid uint32) (name, file string, off uint64) {
 	f := format.Frame{Address: addr}
 	t.renew(tgid)
-	t.userFrame(&f, tgid, nil)
+	t.userFrame(&f, tgid, nil, false)
 	return f.Sym, f.File, f.Offset
 }
 
 // userFrame sets what is known of a frame of a process, preferably from a memory map that the process had earlier, if in is
-// not nil.
-func (t *Table) userFrame(f *format.Frame, tgid uint32, in []mapping) {
+// not nil; later: without the name of the function, if the file has a build id.
+func (t *Table) userFrame(f *format.Frame, tgid uint32, in []mapping, later bool) {
 	t.payer = tgid
 	m, addr := t.findPlain(f.Address, tgid, in)
 	if m == nil {
@@ -354,7 +360,7 @@ func (t *Table) userFrame(f *format.Frame, tgid uint32, in []mapping) {
 		return
 	}
 	f.File = m.path
-	syms := t.symbols(m, tgid)
+	syms := t.symbols(m, tgid, later)
 	if syms == nil {
 		return
 	}
@@ -525,11 +531,11 @@ func findIn(maps []mapping, addr uint64) *mapping {
 	return &maps[i]
 }
 
-// symbols returns the symbols of a mapping's file, nil when it cannot be read.
-func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
+// symbols returns the symbols of a mapping's file, nil when it cannot be read; later: only its build id, if it has one.
+func (t *Table) symbols(m *mapping, tgid uint32, later bool) *fileSyms {
 	t.mu.Lock()
 	t.clock++
-	id, s := t.cached(m, tgid)
+	id, s := t.cached(m, tgid, later)
 	if s != nil {
 		s.used = t.clock
 		t.mu.Unlock()
@@ -538,11 +544,11 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 	t.mu.Unlock()
 	if !t.spend(tgid, func() {
 		t.mu.Lock()
-		t.hold(m, tgid)
+		t.open(m, tgid)
 		f := t.held[m.file]
 		delete(t.held, m.file)
 		t.mu.Unlock()
-		s = t.readSymbols(m, f, tgid)
+		s = t.readSymbols(m, f, tgid, later)
 	}) {
 		return nil
 	}
@@ -564,8 +570,9 @@ func (t *Table) symbols(m *mapping, tgid uint32) *fileSyms {
 }
 
 // cached returns the symbols of a mapping's file that have been read, and their key; nil if there are none.
-func (t *Table) cached(m *mapping, tgid uint32) (id fileID, s *fileSyms) {
+func (t *Table) cached(m *mapping, tgid uint32, later bool) (id fileID, s *fileSyms) {
 	id = m.file
+	id.later = later
 	if s = t.files[id]; s != nil && s.private {
 		s.used = t.clock
 		id.process = tgid
@@ -584,7 +591,7 @@ func (s *fileSyms) orNil() *fileSyms {
 
 // readSymbols reads the symbols of a mapping's file; f is that file, nil when the process did
 // not show it.
-func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
+func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32, later bool) *fileSyms {
 	if m.path == vdsoPath {
 		if s := readVDSO(m.end - m.start); s != nil {
 			return s
@@ -600,6 +607,11 @@ func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32) *fileSyms {
 		roots = []string{"/"}
 	}
 	defer f.Close()
+	if later {
+		if answer, err := t.parser.call(&request{kind: askUnwind, flag: 1, files: []int{int(f.Fd())}}); err == nil && validBuildID(answer.text) {
+			return &fileSyms{buildID: answer.text}
+		}
+	}
 	return t.readFileSyms(f, cleanPath(m.path), roots)
 }
 

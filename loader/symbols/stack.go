@@ -9,6 +9,11 @@ func (t *Table) Kstack(addrs []uint64, mode string) []format.Frame {
 	return frames(addrs, mode, func(f *format.Frame) {
 		if sym, off, ok := t.Kernel(f.Address); ok && mode != format.ModeBuildID {
 			f.Sym, f.File, f.Offset = sym.Name, sym.Module, off
+			if k := (kernelID{}); t.Later {
+				if k = t.kernelID(sym.Module); k.id != "" && f.Address >= k.base {
+					f.BuildID, f.FileOffset = k.id, f.Address-k.base
+				}
+			}
 		}
 	})
 }
@@ -20,7 +25,7 @@ func (t *Table) Ustack(addrs []uint64, mode string, tgid uint32) []format.Frame 
 		t.renew(tgid)
 		in = t.mapOf(addrs, tgid)
 	}
-	return frames(addrs, mode, func(f *format.Frame) { t.userFrame(f, tgid, in) })
+	return frames(addrs, mode, func(f *format.Frame) { t.userFrame(f, tgid, in, t.Later) })
 }
 
 func frames(addrs []uint64, mode string, find func(f *format.Frame)) []format.Frame {
