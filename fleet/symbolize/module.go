@@ -147,6 +147,9 @@ func segmentsOf(f *elf.File) (all []segment) {
 	return all
 }
 
+// maxName bounds a name in debug information, in bytes, as elffile bounds those in symbol tables.
+const maxName = 1 << 14
+
 // maxSymbols bounds the functions of a module.
 const maxSymbols = 1 << 23
 
@@ -267,6 +270,14 @@ func (m *module) resolve(f *format.Frame, returns bool) []format.Frame {
 	var lines []position
 	if m.units != nil {
 		lines = m.units.at(pc, section, f.Sym)
+	}
+	for i := range lines { // a recording with longer ones is not read
+		if len(lines[i].name) > maxName {
+			lines[i].name = ""
+		}
+		if len(lines[i].file) > maxName {
+			lines[i].file = ""
+		}
 	}
 	outer := *f
 	linkage := ""
