@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"btc/fleet/replay"
@@ -131,7 +132,7 @@ func readPage(name string, opts replay.Options) (*page.Data, error) {
 		return nil, err
 	}
 	defer in.Close()
-	d, cut, err := replay.Page(name, in, opts)
+	d, cut, err := replay.Page(filepath.Base(name), in, opts)
 	if cut {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}

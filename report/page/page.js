@@ -454,7 +454,7 @@ function timePicture(label, t, o) {
 	return {root: el("div", {}, c.canvas, status), redraw: c.redraw};
 }
 
-/** A heat map over time. @param {string} label @param {Table | {starts: number[], m: {times: number[]}}} t @param {{labels: string[], values: Float64Array, show?: (v: number) => string}} d */
+/** A heat map over time. @param {string} label @param {Table | {starts: number[], m: {times: number[]}}} t @param {{labels: string[], values: Float64Array, log?: boolean, show?: (v: number) => string}} d log: colors are for numbers of which few matter, too */
 function heatMap(label, t, d) {
 	const n = t.m.times.length;
 	const state_ = {d};
@@ -471,7 +471,7 @@ function heatMap(label, t, d) {
 				for (let c = 0; c < n; c++) {
 					const v = values[g * n + c];
 					if (!(v > 0)) continue;
-					ctx.fillStyle = heat(0.12 + 0.88 * Math.log1p(v) / Math.log1p(most));
+					ctx.fillStyle = heat(0.12 + 0.88 * (state_.d.log ? Math.log1p(v) / Math.log1p(most) : Math.sqrt(v / most)));
 					const x0 = x(c), x1 = x(c + 1);
 					ctx.fillRect(x0, g * h, Math.max(x1 - x0 - (x1 - x0 > 6 ? 1 : 0), 1), h - 1);
 				}
@@ -1018,11 +1018,26 @@ function flame(t, base, show) {
 		status, picture, details);
 	return {
 		root, update, redraw: redrawAll,
-		/** The function with the largest value of its own. @returns {{name: string, share: number, kind: string} | null} */
+		/** The function with the largest value of its own; if nearly all stacks end in it, that of user space which called the kernel most.
+		 * @returns {{name: string, share: number, calls: boolean} | null} */
 		top() {
-			let best = -1;
-			for (let f = 0; f < self.length; f++) if (tree.frames[f].kind !== "l" && (best < 0 || self[f] > self[best])) best = f;
-			return best < 0 || !totals[ALL] ? null : {name: tree.frames[best].name, share: self[best] / totals[ALL], kind: tree.frames[best].kind};
+			const best = (/** @type {Float64Array} */ v) => {
+				let f = -1;
+				for (let i = 0; i < v.length; i++) if (tree.frames[i].kind !== "l" && (f < 0 || v[i] > v[f])) f = i;
+				return f;
+			};
+			const f = best(self), all = totals[ALL];
+			if (f < 0 || !all) return null;
+			if (self[f] < .9 * all) return {name: tree.frames[f].name, share: self[f] / all, calls: false};
+			const user = new Float64Array(tree.frames.length), {frame, parent} = tree;
+			for (let i = 0; i < tree.n; i++) {
+				const up = parent[i];
+				if (tree.frames[frame[i]].kind === "k") {
+					if (up >= 0 && tree.frames[frame[up]].kind !== "k") user[frame[up]] += totals[i];
+				}
+			}
+			const u = best(user);
+			return u < 0 || !user[u] ? {name: tree.frames[f].name, share: self[f] / all, calls: false} : {name: tree.frames[u].name, share: user[u] / all, calls: true};
 		},
 		total: () => totals[ALL],
 	};
@@ -1144,7 +1159,7 @@ function flameCard(t, show) {
 			const best = largest(sums, 3), all = sums.reduce((a, b) => a + b, 0);
 			if (all) parts.push(": ", ...best.flatMap((g, i) => [i ? ", " : "", strong(k.texts[g] || "(none)"), " " + percent(sums[g] / all)]));
 		}
-		if (top) parts.push(". Most of its own has ", strong(top.name), " (" + percent(top.share) + ").");
+		if (top) parts.push(top.calls ? ". Most is in calls of the kernel by " : ". Most of its own has ", strong(top.name), " (" + percent(top.share) + ").");
 		says.replaceChildren(...parts);
 	};
 	views.push({update, redraw: f.redraw});
@@ -1191,7 +1206,7 @@ function histogramCard(t) {
 	if (t.buckets <= 30) bars.root.classList.add("all");
 	const heatOf = () => {
 		const rows = rowsOf(t);
-		return {labels: rows.labels, values: t.matrix((r, b) => row < 0 || r === row ? rows.row(b) : -1, rows.n)};
+		return {labels: rows.labels, log: true, values: t.matrix((r, b) => row < 0 || r === row ? rows.row(b) : -1, rows.n)};
 	};
 	let map = /** @type {ReturnType<typeof heatMap> | null} */ (null);
 	const refresh = () => {
@@ -1406,7 +1421,7 @@ function eventsCard(e) {
 			const values = new Float64Array(rows * bins);
 			for (let i = 0; i < n; i++) if (took[i] >= 0) { const l = levels.findIndex((x) => took[i] < x); values[(hi - l) * bins + bin(i)]++; }
 			const labels = Array.from({length: rows}, (_, k) => levels[hi - k] === Infinity ? "≥ 10 s" : "< " + duration(levels[hi - k]));
-			const h = heatMap("Durations of the lines over time", t, {labels, values});
+			const h = heatMap("Durations of the lines over time", t, {labels, values, log: true});
 			root.append(h.root);
 			views.push({update: h.redraw, redraw: h.redraw});
 		} else {
