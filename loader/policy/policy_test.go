@@ -22,6 +22,8 @@ func TestParse(t *testing.T) {
 		{`{"probes": [], "allow": [], "budget": "1%", "max_memory": "64M", "max_duration": "10m"}`, ""},
 		{`{"probes": ["kprobe", "k:vfs_*", "tracepoint:sched:*", "uprobe:/usr/bin/*:main", "usdt:/lib/*", "fentry:xfs:*"]}`, ""},
 		{`{"allow": ["signal", "files=/var/log", "output=/var/log", "command", "read", "unsafe"]}`, ""},
+		{`{"raw_stacks": false}`, ""},
+		{`{"raw_stacks": "no"}`, "raw_stacks: byte 16: expected true or false, found a string"},
 		{"{\n \"probs\": []}", `:2: unknown key "probs"`},
 		{"{\n \"Allow\": []}", `:2: unknown key "Allow"`},
 		{"{\"budget\": \"1%\",\n \"budget\": \"50%\"}", `:2: the key "budget" is there twice`},
@@ -63,6 +65,18 @@ func TestParse(t *testing.T) {
 		if err == nil && p == nil {
 			t.Errorf("%q: no policy", c.text)
 		}
+	}
+}
+
+// TestRawStacks checks that only a policy that says so forbids raw stacks.
+func TestRawStacks(t *testing.T) {
+	for text, want := range map[string]bool{`{}`: true, `{"raw_stacks": true}`: true, `{"raw_stacks": false}`: false} {
+		if p, err := parse([]byte(text)); err != nil || p.RawStacks() != want {
+			t.Errorf("%s: %v, raw stacks %t, want %t", text, err, p.RawStacks(), want)
+		}
+	}
+	if !(*Policy)(nil).RawStacks() {
+		t.Error("no policy forbids raw stacks")
 	}
 }
 

@@ -500,13 +500,15 @@ func (k *keeper) open(x *file) (*os.File, error) {
 			break
 		}
 	}
-	if tries == 0 {
-		return k.openGone(x)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		if in, err := k.openGone(x); err == nil {
+			return in, nil
+		}
 	}
 	return nil, err
 }
 
-// openGone opens a file whose processes have all exited by its name, as others in the same mount namespace show it: btrun
+// openGone opens a file whose processes have exited by its name, as others in the same mount namespace show it: btrun
 // itself, or processes of the same user.
 func (k *keeper) openGone(x *file) (in *os.File, err error) {
 	if !strings.HasPrefix(x.path, "/") || strings.HasPrefix(x.path, "//") {
