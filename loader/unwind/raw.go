@@ -29,8 +29,10 @@ const (
 	maxRaws = 256 // that wait for tables
 	// maxShots bounds the mappings that are kept for them, besides those of the processes as they are now.
 	maxShots = 1 << 16
-	// rawTime is how long one waits, at least since the last table was made, and showTime how long who wants to show it.
+	// rawTime is how long one waits since the last table was made, rawMost how long while its own is being made, and
+	// showTime how long who wants to show it.
 	rawTime  = 5 * time.Second
+	rawMost  = 30 * time.Second
 	showTime = 500 * time.Millisecond
 	// maxRawChunks bounds the chunks of tables that are kept.
 	maxRawChunks = 512
@@ -252,9 +254,12 @@ func (k *keeper) settleRaws(now time.Time) {
 }
 
 // until returns how long a stack waits.
-func (r *raws) until(x *raw) time.Time {
-	if r.tabled.After(x.came) {
-		return r.tabled.Add(rawTime)
+func (k *keeper) until(x *raw) time.Time {
+	switch {
+	case k.building == x.file:
+		return x.came.Add(rawMost)
+	case k.tabled.After(x.came):
+		return k.tabled.Add(rawTime)
 	}
 	return x.came.Add(rawTime)
 }
@@ -345,7 +350,7 @@ type waiter struct {
 func (u *Unwinder) Await(id uint64) { u.await(id, showTime) }
 
 // Settle waits until all stacks that programs have sent are unwound or given up, for a limited time.
-func (u *Unwinder) Settle() { u.await(0, 2*rawTime) }
+func (u *Unwinder) Settle() { u.await(0, rawMost) }
 
 func (u *Unwinder) await(id uint64, most time.Duration) {
 	if u == nil || u.ring == nil {
