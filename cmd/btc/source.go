@@ -33,7 +33,7 @@ func readScript(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the script: %w", err)
 	}
-	if bytes.HasPrefix(b, []byte(elf.ELFMAG)) {
+	if strings.HasSuffix(path, ".o") && bytes.HasPrefix(b, []byte(elf.ELFMAG)) {
 		return "", fmt.Errorf("%s is compiled, not a script: btrun %s runs an object of btc", path, path)
 	}
 	return string(b), nil
