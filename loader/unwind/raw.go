@@ -102,33 +102,43 @@ func (r *raws) close() {
 	}
 }
 
-// poll returns copies of the records that came since the last time, and whether there are more.
-func (r *raws) poll() (all []*raw, more bool) {
-	if r.ring == nil {
+// pollRaws returns copies of the records that came since the last time, and whether there are more.
+func (k *keeper) pollRaws() (all []*raw, more bool) {
+	if k.ring == nil {
 		return nil, false
 	}
 	for len(all) < maxRaws {
-		b := r.ring.Next()
+		b := k.ring.Next()
 		if b == nil {
-			return all, r.ring.Busy()
+			return all, k.ring.Busy()
 		}
 		x, ok := unwind.ParseRaw(b)
 		if !ok {
 			continue
 		}
-		if len(r.free) == 0 {
-			if len(r.waiting) == 0 { // all are in this batch
-				return all, true
-			}
-			r.finish(r.waiting[0], nil, unwind.NotYetKnown)
+		next := k.keepCopy(x)
+		if next == nil { // all are in this batch
+			return all, true
 		}
-		n := r.free[len(r.free)-1]
-		r.free = r.free[:len(r.free)-1]
-		to := r.copies[n*rawBytes:][:rawBytes]
-		x.Stack = to[:copy(to, x.Stack)]
-		all = append(all, &raw{Raw: x, copy: n})
+		all = append(all, next)
 	}
 	return all, true
+}
+
+// keepCopy copies a stack out of the ring buffer. If there is no room, the one that has waited for longest is given up;
+// nil: none waits.
+func (k *keeper) keepCopy(x *unwind.Raw) *raw {
+	if len(k.free) == 0 {
+		if len(k.waiting) == 0 {
+			return nil
+		}
+		k.finish(k.waiting[0], nil, unwind.NotYetKnown)
+	}
+	n := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+	to := k.copies[n*rawBytes:][:rawBytes]
+	x.Stack = to[:copy(to, x.Stack)]
+	return &raw{Raw: x, copy: n}
 }
 
 // came takes the mappings of a stack's process, which are those of the time when it was sent, and unwinds it if that is

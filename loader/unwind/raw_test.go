@@ -32,16 +32,14 @@ const rawSP = 0x7ffc12345680
 
 // raw returns a stack of a process: the functions whose return addresses are given have 16 bytes each.
 func (w *world) raw(id uint64, tgid uint32, pc uint64, callers ...uint64) *raw {
-	n := w.k.free[len(w.k.free)-1]
-	w.k.free = w.k.free[:len(w.k.free)-1]
-	stack := w.k.copies[n*rawBytes:][:unwind.RawBelow+16*len(callers)+16]
+	stack := make([]byte, unwind.RawBelow+16*len(callers)+16)
 	for i, c := range callers {
 		binary.NativeEndian.PutUint64(stack[unwind.RawBelow+16*i+8:], c)
 	}
 	copy(stack, "secret")
-	return &raw{copy: n, Raw: &unwind.Raw{
+	return w.k.keepCopy(&unwind.Raw{
 		Registers: unwind.Registers{PC: pc, SP: rawSP}, ID: id, Tgid: uint64(tgid), Depth: 127, Reason: unwind.NotYetKnown, From: rawSP - unwind.RawBelow, Stack: stack,
-	}}
+	})
 }
 
 // expectRaw checks what became of all stacks that were sent: nothing is left of them.
@@ -127,9 +125,6 @@ func TestRawGivenUp(t *testing.T) {
 
 	w.process(9, "00401000-00403000 r-xp 00001000 "+w.write("many", "rows many"))
 	for i := range uint64(3 * maxRaws) {
-		if len(w.k.free) == 0 { // as poll does
-			w.k.finish(w.k.waiting[0], nil, unwind.NotYetKnown)
-		}
 		w.k.came(w.raw((100+i)<<11, 9, 0x401010, 0x401f05), w.now)
 	}
 	w.sleep(time.Second)
@@ -166,10 +161,7 @@ func TestRawHostile(t *testing.T) {
 		if !ok {
 			t.Fatal("a record is not parsed")
 		}
-		x := w.raw(0, 7, 0)
-		r.Stack = w.k.copies[x.copy*rawBytes:][:copy(w.k.copies[x.copy*rawBytes:][:rawBytes], r.Stack)]
-		x.Raw = r
-		w.k.came(x, w.now)
+		w.k.came(w.k.keepCopy(r), w.now)
 		if i%50 == 0 {
 			w.sleep(10 * time.Millisecond)
 		}

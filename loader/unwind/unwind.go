@@ -389,7 +389,7 @@ func (u *Unwinder) inputs() (all []record, more bool) {
 	// What was reported later than one of these stacks may be there by now, but no stack that was sent before that.
 	all = append(u.held, u.poll()...)
 	u.held = nil
-	stacks, more := u.raws.poll()
+	stacks, more := u.pollRaws()
 	if len(stacks) > 0 { // what was reported before they were sent is there by now
 		last := uint64(0)
 		for _, x := range stacks {
