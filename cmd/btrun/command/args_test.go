@@ -20,7 +20,7 @@ func TestOptionsReachRun(t *testing.T) {
 	file := t.TempDir()
 	values := map[string]string{
 		"pid": "1", "cgroup": "/", "container": "x", "pod": "x", "command": "true", "timeout": "5s", "max-events": "5", "btf": file,
-		"traceable-functions": file, "every": "5s", "max-series": "5", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%", "reload": "x", "map": "@m", "unwind-cache": "x", "raw-stacks": "5,50",
+		"traceable-functions": file, "every": "5s", "max-series": "5", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%", "reload": "x", "map": "@m", "unwind-cache": "x", "raw-stacks": "5,50", "why": "5s",
 	}
 	needs := map[string][]string{"follow-forks": {"-p1"}, "wait": {"--container=x"}, "max-series": {"-fprometheus"}, "map": {"-ffolded"}, "symbolize": {"-fjson2"}}
 	t.Setenv("BPFTRACE_BTF", "")
