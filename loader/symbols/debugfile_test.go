@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"btc/internal/elffile"
 )
 
@@ -172,6 +174,58 @@ func TestPrivateDebugFile(t *testing.T) {
 		if name, file, _ := tab.User(addr+1, pid); name != want || file == "" {
 			t.Errorf("%t: name %q in %q, want %q", pid == inside, name, file, want)
 		}
+	}
+}
+
+// TestOtherDevice checks that a file names functions for one process only, if nothing but its inode shows that it is the file of a
+// mapping: a user can mount a file system in which a file has the inode of a library.
+func TestOtherDevice(t *testing.T) {
+	path := built(t, t.TempDir())
+	if os.Getuid() == 0 {
+		os.Chown(path, 65534, 65534)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	dev := uint64(unix.Major(uint64(st.Dev)))<<32 | uint64(unix.Minor(uint64(st.Dev)))
+	m := &mapping{start: 0x1000, end: 0x2000, path: path, file: fileID{dev: dev + 1, ino: st.Ino}}
+	self, gone := uint32(os.Getpid()), uint32(1<<22+1)
+	of := func(tab *Table, m *mapping, tgid uint32) bool {
+		s := tab.symbols(m, tgid, false)
+		return s != nil && hasFunction(s, "own_function")
+	}
+	for _, held := range []bool{false, true} {
+		for _, first := range []uint32{self, gone} { // one that has exited chooses the path, too
+			tab := New(true)
+			if held && !tab.hold(m, self) {
+				t.Error("the file is not held")
+			}
+			if held && tab.held[m.file] != nil {
+				t.Error("the file is held for all processes")
+			}
+			if !of(tab, m, first) {
+				t.Errorf("held %t, process %d: no names", held, first)
+			}
+			elsewhere := *m
+			elsewhere.path = "/nonexistent"
+			if of(tab, &elsewhere, 1) {
+				t.Errorf("held %t, process %d: the names are those of another process", held, first)
+			}
+			tab.Close()
+		}
+	}
+	tab := New(true)
+	defer tab.Close()
+	missing, real := *m, *m
+	missing.path, missing.file.dev, real.file.dev = "/nonexistent", dev, dev
+	if of(tab, &missing, gone) || !of(tab, &real, self) {
+		t.Error("a process that has exited hides the names of a file")
+	}
+	tab = New(true)
+	defer tab.Close()
+	if !of(tab, &real, self) || !of(tab, &missing, gone) {
+		t.Error("the names of a file are not shared")
 	}
 }
 

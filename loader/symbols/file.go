@@ -17,9 +17,9 @@ type fileSyms struct {
 	table
 	buildID string // in hex
 	used    uint64 // time of last use, in terms of Table.clock
-	// private: names of a separate file that the process has chosen, by its root directory. They are of this process only,
-	// or it could rename the functions of a library that others have mapped, too. They are not
-	// used if the file was read for a process of the host before.
+	// private: names that the process has chosen, by a debug file below its root directory, or by a file of which only the inode
+	// is known to be that of the mapping. They are of this process only, or it could rename the functions of a library that
+	// others have mapped, too. They are not used if the file was read for a process of the host before.
 	private bool
 }
 

@@ -231,6 +231,12 @@ func (t *Table) forget(tgid uint32) {
 		t.symBytes -= p.perfBytes
 		delete(t.procs, tgid)
 	}
+	for id, f := range t.held {
+		if id.process == tgid {
+			f.Close()
+			delete(t.held, id)
+		}
+	}
 }
 
 // maxHeld bounds the files kept open for processes that may be gone when their
@@ -248,18 +254,59 @@ func (t *Table) hold(m *mapping, tgid uint32) bool {
 
 // open is like hold, for a file of which something is known already.
 func (t *Table) open(m *mapping, tgid uint32) bool {
-	if m.path == vdsoPath || t.held[m.file] != nil || len(t.held) >= maxHeld {
+	mine := m.file
+	mine.process = tgid
+	if m.path == vdsoPath || t.held[m.file] != nil || t.held[mine] != nil || len(t.held) >= maxHeld {
 		return false
 	}
-	// Inodes are compared: device numbers of some file systems differ between stat and /proc/PID/maps.
+	f := m.openFor(tgid)
+	switch {
+	case f == nil:
+	case m.sure(f):
+		t.held[m.file] = f
+	case len(t.held) < maxHeld/2: // there may be one of each process
+		t.held[mine] = f
+	default:
+		f.Close()
+	}
+	return true
+}
+
+// take returns the opened file of a mapping, nil if the process does not show it any more.
+func (t *Table) take(m *mapping, tgid uint32) *os.File {
+	mine := m.file
+	mine.process = tgid
+	for _, id := range []fileID{m.file, mine} {
+		if f := t.held[id]; f != nil {
+			delete(t.held, id)
+			return f
+		}
+	}
+	return nil
+}
+
+// openFor opens the file of a mapping as the process shows it; nil: it does not. Inodes are compared: device numbers of some
+// file systems differ between stat and /proc/PID/maps.
+func (m *mapping) openFor(tgid uint32) *os.File {
 	f, err := safefile.OpenSame(fmt.Sprintf("/proc/%d/root", tgid), m.path, m.file.ino)
 	if err != nil { // deleted files, too
 		f, err = safefile.OpenSame("", fmt.Sprintf("/proc/%d/map_files/%x-%x", tgid, m.start, m.end), m.file.ino)
 	}
-	if err == nil {
-		t.held[m.file] = f
+	if err != nil {
+		return nil
 	}
-	return true
+	return f
+}
+
+// sure reports whether a file that was found by its path and inode is that of the mapping: in a file system of its own, a user
+// can make a file with any inode. Where device numbers differ (btrfs, overlayfs), it must be one that only root has made.
+func (m *mapping) sure(f *os.File) bool {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return false
+	}
+	dev := uint64(st.Dev)
+	return uint64(unix.Major(dev))<<32|uint64(unix.Minor(dev)) == m.file.dev || st.Uid == 0 && st.Mode&0o022 == 0 && safefile.OnOwnMount(f)
 }
 
 // Limits of reading a memory map.
@@ -544,10 +591,11 @@ func (t *Table) symbols(m *mapping, tgid uint32, later bool) *fileSyms {
 	t.mu.Unlock()
 	if !t.spend(tgid, func() {
 		t.mu.Lock()
-		t.open(m, tgid)
-		f := t.held[m.file]
-		delete(t.held, m.file)
+		f := t.take(m, tgid)
 		t.mu.Unlock()
+		if f == nil && m.path != vdsoPath {
+			f = m.openFor(tgid)
+		}
 		s = t.readSymbols(m, f, tgid, later)
 	}) {
 		return nil
@@ -562,9 +610,8 @@ func (t *Table) symbols(m *mapping, tgid uint32, later bool) *fileSyms {
 	t.files[id] = s
 	t.symBytes += s.bytes()
 	t.forgetFiles()
-	if f := t.held[m.file]; f != nil { // opened in the meantime
+	for f := t.take(m, tgid); f != nil; f = t.take(m, tgid) { // opened in the meantime
 		f.Close()
-		delete(t.held, m.file)
 	}
 	return s.orNil()
 }
@@ -602,17 +649,20 @@ func (t *Table) readSymbols(m *mapping, f *os.File, tgid uint32, later bool) *fi
 	if f == nil { // the process has exited: the path must still refer to the same file
 		var err error
 		if f, err = safefile.OpenSame("", m.path, m.file.ino); err != nil {
-			return &fileSyms{}
+			return &fileSyms{private: true} // others may show it
 		}
 		roots = []string{"/"}
 	}
 	defer f.Close()
+	private := !m.sure(f)
 	if later {
 		if answer, err := t.parser.call(&request{kind: askUnwind, flag: 1, files: []int{int(f.Fd())}}); err == nil && validBuildID(answer.text) {
-			return &fileSyms{buildID: answer.text}
+			return &fileSyms{buildID: answer.text, private: private}
 		}
 	}
-	return t.readFileSyms(f, cleanPath(m.path), roots)
+	s := t.readFileSyms(f, cleanPath(m.path), roots)
+	s.private = s.private || private
+	return s
 }
 
 // readFileSyms reads the symbol tables of a file and, if it was stripped, the separate file with its symbols: path is
