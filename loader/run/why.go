@@ -134,6 +134,9 @@ func (s *session) whyRun() (*why.Run, error) {
 	}
 	s.whyLosses(r)
 	s.whyHost(r, byClause)
+	if s.opts.Policy != nil {
+		r.Withhold(s.opts.Policy.Signed())
+	}
 	return r, nil
 }
 

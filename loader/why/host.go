@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"btc/internal/probe"
+	"btc/internal/safefile"
 )
 
 // maxSource bounds what is read of a file of the kernel.
@@ -122,7 +123,7 @@ func otherSymbols(name string) (all []string) {
 
 // is32 reports whether a file is a 32-bit ELF file.
 func is32(path string) bool {
-	f, err := os.Open(path)
+	f, err := safefile.Open(path)
 	if err != nil {
 		return false
 	}
@@ -137,12 +138,20 @@ const maxProcesses = 1 << 16
 
 // fileFacts looks for processes that have mapped the file of a probe.
 func fileFacts(s *Site) (facts []Fact, ruled []string) {
+	if s.Path == "" {
+		return nil, nil
+	}
+	f, err := safefile.Open(s.Path)
+	if err != nil {
+		return nil, nil
+	}
+	defer f.Close()
 	var st unix.Stat_t
-	if s.Path == "" || unix.Stat(s.Path, &st) != nil {
+	if safefile.InMemory(f) || unix.Fstat(int(f.Fd()), &st) != nil { // a copy: its inode says nothing
 		return nil, nil
 	}
 	path := s.Path
-	if real, err := filepath.EvalSymlinks(path); err == nil {
+	if real, err := safefile.PathOf(f); err == nil {
 		path = real
 	}
 	pids := s.PIDs

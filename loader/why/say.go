@@ -3,7 +3,6 @@
 package why
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -115,7 +114,7 @@ func (f *finder) read(r *Read) {
 	case r.User && r.Address>>56 == 0:
 		row = "not-resident"
 	}
-	f.add(row, "{read}", r.Text, "{n}", times(r.N), "{errno}", r.Errno, "{address}", fmt.Sprintf("%#x", r.Address))
+	f.add(row, "{read}", r.Text, "{n}", times(r.N), "{errno}", r.Errno, "{address}", r.number())
 }
 
 // lookup finds why an element is never found.

@@ -8,6 +8,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,6 +94,7 @@ type Read struct {
 	Errno   string
 	Address uint64
 	User    bool // the script reads user memory
+	Hidden  bool // the address is not shown
 }
 
 // Lookup is an element of a map that the clause reads.
@@ -248,13 +250,38 @@ func address(r *Read) string {
 	kind := "user"
 	switch {
 	case r.Address < 4096:
-		return fmt.Sprintf("null address %#x", r.Address)
+		kind = "null"
 	case r.Address>>63 != 0:
 		kind = "kernel"
 	case r.Address>>56 != 0:
 		kind = "invalid"
 	}
-	return fmt.Sprintf("%s address %#x", kind, r.Address)
+	return kind + " address " + r.number()
+}
+
+func (r *Read) number() string {
+	if r.Hidden {
+		return "0x..."
+	}
+	return fmt.Sprintf("%#x", r.Address)
+}
+
+// Withhold removes what a user may not learn where a policy limits objects: what was found in the files of processes, and, if
+// others have signed the object (signed), what it does not print: values of its tests and addresses that it reads.
+func (r *Run) Withhold(signed bool) {
+	for _, c := range r.Clauses {
+		c.Ruled = nil
+		c.Host = slices.DeleteFunc(c.Host, func(f Fact) bool { return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols })
+		for i := range c.Tests {
+			c.Tests[i].Process = Fact{}
+			if signed {
+				c.Tests[i].Seen = nil
+			}
+		}
+		for i := range c.Reads {
+			c.Reads[i].Hidden = signed
+		}
+	}
 }
 
 func round(d time.Duration) string {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"btc/internal/probe"
 )
 
@@ -219,6 +221,13 @@ func TestFiles(t *testing.T) {
 	if got := facts(path); got != Replaced {
 		t.Errorf("replaced: %s", got)
 	}
+	fifo := filepath.Join(dir, "fifo") // opening what a user has put there must not wait
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	if got := facts(fifo); got != "" || is32(fifo) {
+		t.Errorf("a FIFO: %s", got)
+	}
 }
 
 func TestProcess(t *testing.T) {
@@ -238,5 +247,44 @@ func TestLastOperand(t *testing.T) {
 	want := "predicate uid == 7 was false 12 times; seen instead: 0 (12)"
 	if got, _ := (&Run{Clauses: []*Clause{c}}).First(); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestWithhold checks that a run under a policy does not show what the files of processes are, nor values and addresses that an
+// object which others have signed does not print.
+func TestWithhold(t *testing.T) {
+	of := func() *Run {
+		c, read := tested(nginx), reading(Read{Address: 0xffff888012345678, User: true})
+		c.Tests[0].Seen = []Value{{Text: `"secret"`, N: 3}}
+		gone, kept := silent(Fact{Row: OtherFile, Name: "/lib/x.so", Other: "/home/secret", PID: 71022}), silent(Fact{Row: FtraceOff})
+		gone.Ruled = []string{"secret"}
+		c.Tests[0].Process = Fact{Row: OtherPID, PID: 71022}
+		return &Run{Clauses: []*Clause{c, read, gone, kept}}
+	}
+	text := func(r *Run) string {
+		all := r.Text("x.bt")
+		for _, c := range r.Clauses {
+			for _, f := range c.Findings() {
+				all = append(all, f.Sentence())
+			}
+		}
+		return strings.Join(all, "\n")
+	}
+	for _, signed := range []bool{false, true} {
+		r := of()
+		for _, word := range []string{"seen instead: \"secret\"", "ffff888012345678", "/home/secret", "71022"} {
+			if !strings.Contains(text(r), word) {
+				t.Fatalf("without a policy, %s is not in\n%s", word, text(r))
+			}
+		}
+		r.Withhold(signed)
+		got := text(r)
+		for word, want := range map[string]bool{
+			"\"secret\"": !signed, "ffff888012345678": !signed, "/home/secret": false, "71022": false, "sysctl": true, "kernel address": true,
+		} {
+			if strings.Contains(got, word) != want {
+				t.Errorf("signed %t: %s is shown: %t, in\n%s", signed, word, !want, got)
+			}
+		}
 	}
 }
