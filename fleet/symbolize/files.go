@@ -26,6 +26,7 @@ type Files struct {
 	modules map[string]*module  // by build id; nil: there is none
 	index   map[string][]string // paths by build id; nil: not made
 	warned  map[string]bool
+	names   int // bytes of the names of functions
 }
 
 // maxIndex bounds the files that are looked at, and maxModules the files of a recording that are kept open.

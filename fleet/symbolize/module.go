@@ -153,13 +153,27 @@ const maxName = 1 << 14
 // maxSymbols bounds the functions of a module.
 const maxSymbols = 1 << 23
 
+// maxNames bounds the names of the functions of all modules, in bytes: those of a table may have the same text. A variable for
+// tests.
+var maxNames = 1 << 30
+
+// addSymbol adds a function. It reports whether there is room for more.
+func (m *module) addSymbol(s symbol) bool {
+	if m.files.names += len(s.name); m.files.names > maxNames {
+		m.files.warnOnce(fmt.Sprintf("%s: too many names of functions: the others are not read", m.layout.path))
+		return false
+	}
+	m.named = append(m.named, s)
+	return len(m.named) < maxSymbols
+}
+
 func (m *module) addSymbols(e *elfFile) {
 	elffile.EachSymbol(e.File, func(s *elffile.Symbol) bool {
 		kind := s.Type == elf.STT_FUNC || s.Type == elf.STT_LOOS || s.Type == elf.STT_NOTYPE && m.kernel()
 		if name := s.Name(); kind && s.Section != elf.SHN_UNDEF && (s.Value != 0 || e.Type == elf.ET_REL) && len(name) > 0 && name[0] != '$' {
-			m.named = append(m.named, symbol{s.Value, s.Size, string(name), s.Section})
+			return m.addSymbol(symbol{s.Value, s.Size, string(name), s.Section})
 		}
-		return len(m.named) < maxSymbols
+		return true
 	})
 }
 
@@ -170,9 +184,9 @@ func (m *module) addGo() {
 	}
 	g.Each(func(f *elffile.GoFunction) bool {
 		if name := f.Name(); len(name) > 0 {
-			m.named = append(m.named, symbol{f.Addr, f.End - f.Addr, string(name), 1})
+			return m.addSymbol(symbol{f.Addr, f.End - f.Addr, string(name), 1})
 		}
-		return len(m.named) < maxSymbols
+		return true
 	})
 }
 

@@ -292,3 +292,63 @@ func TestSplit(t *testing.T) {
 		t.Errorf("warnings %q", warnings)
 	}
 }
+
+// TestBombs checks that files whose tables are much larger than they are take no more memory than is permitted.
+func TestBombs(t *testing.T) {
+	tools(t, "gcc")
+	dir := t.TempDir()
+	assembled := func(name, text string) *elfFile {
+		if err := os.WriteFile(filepath.Join(dir, name+".s"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, "gcc", "-c", "-o", name, name+".s")
+		e := openELF(filepath.Join(dir, name))
+		if e == nil {
+			t.Fatal("no ELF file")
+		}
+		t.Cleanup(e.close)
+		return e
+	}
+	files := &Files{warned: map[string]bool{}}
+	defer func(nodes, names int) { maxNodes, maxNames = nodes, names }(maxNodes, maxNames)
+	maxNodes, maxNames = 1000, 1000
+
+	// A list of ranges that each of many functions has.
+	const count, pairs = 200, 100
+	text := ".section .debug_abbrev\n.uleb128 1, 0x11\n.byte 1\n.uleb128 0x11, 1, 0x12, 1, 0, 0\n.uleb128 2, 0x2e\n.byte 0\n.uleb128 0x55, 0x17, 0, 0, 0\n" +
+		".section .debug_info\n.long 2f-1f\n1: .word 4\n.long 0\n.byte 8\n.uleb128 1\n.quad 0x1000, 0x2000\n"
+	if out, err := exec.Command("gcc", "-dumpmachine").Output(); err == nil && strings.HasPrefix(string(out), "aarch64") {
+		text = strings.ReplaceAll(text, ".word 4", ".hword 4")
+	}
+	text += strings.Repeat(".uleb128 2\n.long 0\n", count) + ".uleb128 0\n2:\n.section .debug_ranges\n" + strings.Repeat(".quad 0x1000, 0x2000\n", pairs) + ".quad 0, 0\n"
+	m := &module{files: files, debug: assembled("ranges", text)}
+	u, err := m.readUnits()
+	if err != nil || len(u.ranges) != 1 {
+		t.Fatalf("%v: %v", u, err)
+	}
+	all := 0
+	for _, f := range u.load(u.ranges[0].unit).functions {
+		all += len(f.ranges)
+	}
+	if all < pairs || all > 2*maxNodes+pairs {
+		t.Errorf("%d ranges are kept", all)
+	}
+
+	// A section that says that it is larger when it is decompressed.
+	m = &module{files: files, debug: assembled("large", ".section .zdebug_info\n.ascii \"ZLIB\"\n.byte 0, 0, 1, 0, 0, 0, 0, 0\n.long 0\n")}
+	if _, err := m.readUnits(); err == nil || err.Error() != "more than 4 GiB" {
+		t.Errorf("a large section: %v", err)
+	}
+
+	// Functions with the same name.
+	text = ""
+	for i := range 100 {
+		text += fmt.Sprintf(".type %[1]s%02[2]d, @function\n.globl %[1]s%02[2]d\n%[1]s%02[2]d: .long 0\n", strings.Repeat("x", 98), i)
+	}
+	e := assembled("names", text)
+	m = &module{files: files, layout: e}
+	m.addSymbols(e)
+	if len(m.named) != maxNames/100 {
+		t.Errorf("%d names of 100 bytes are kept", len(m.named))
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"btc/internal/elffile"
 )
@@ -65,10 +66,12 @@ type sequence struct {
 	from, to  int // in rows
 }
 
-// Limits of debug information: what is loaded of a module at once, and what is followed.
+// maxNodes bounds what is loaded of a module at once: entries, ranges and rows. A variable for tests.
+var maxNodes = 1 << 22
+
+// Limits of debug information.
 const (
 	maxDebug  = 4 << 30 // bytes of all sections, decompressed
-	maxNodes  = 1 << 22
 	maxRows   = 1 << 24
 	maxOrigin = 16 // from one entry to the one with the name
 	maxInline = 256
@@ -91,13 +94,24 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
+// bounded returns an error if the sections are too large when they are decompressed.
+func (e *elfFile) bounded() error {
+	size := uint64(0)
+	for _, s := range e.Sections {
+		if strings.HasPrefix(s.Name, ".zdebug") {
+			s.Open() // sets Size to that of the content
+		}
+		if size += s.Size; size > maxDebug || s.Size > maxDebug {
+			return fmt.Errorf("more than %d GiB", maxDebug>>30)
+		}
+	}
+	return nil
+}
+
 // readUnits reads where the units are.
 func (m *module) readUnits() (u *units, err error) {
-	size := uint64(0)
-	for _, s := range m.debug.Sections {
-		if size += s.Size; size > maxDebug || s.Size > maxDebug {
-			return nil, fmt.Errorf("more than %d GiB", maxDebug>>30)
-		}
+	if err := m.debug.bounded(); err != nil {
+		return nil, err
 	}
 	u = &units{loaded: map[dwarf.Offset]*unit{}, relative: m.debug.Type == elf.ET_REL}
 	err = guarded(func() (err error) {
@@ -106,6 +120,9 @@ func (m *module) readUnits() (u *units, err error) {
 		}
 		alt, err := m.alternate()
 		if alt != nil {
+			if err := alt.bounded(); err != nil {
+				return fmt.Errorf("%s: %w", alt.path, err)
+			}
 			u.altText, _ = elffile.ReadSection(alt.File, ".debug_str", maxDebug)
 			u.alt, err = alt.DWARF()
 		}
@@ -124,7 +141,7 @@ func (u *units) readRanges(m *module) error {
 	var partial []dwarf.Offset // units in one place, or in several, which DWARF 2 cannot say
 	for r := u.data.Reader(); ; r.SkipChildren() {
 		e, err := r.Next()
-		if e == nil || err != nil {
+		if e == nil || err != nil || len(u.ranges) > maxNodes {
 			break // what was read is used
 		}
 		if e.Tag != dwarf.TagCompileUnit && e.Tag != dwarf.TagSkeletonUnit {
@@ -277,6 +294,7 @@ func (u *units) load(at dwarf.Offset) *unit {
 		u.nodes++
 		if inlined := e.Tag == dwarf.TagInlinedSubroutine; inlined || e.Tag == dwarf.TagSubprogram {
 			if ranges, _ := u.data.Ranges(e); len(ranges) > 0 {
+				u.nodes += len(ranges) // any number of entries may have the same list
 				f := function{ranges: ranges, entry: e.Offset, outer: -1}
 				if inlined {
 					f.outer = in
