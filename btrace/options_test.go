@@ -55,7 +55,7 @@ func TestOptionsReachRun(t *testing.T) {
 	filled(t, &o)
 	o.Args, o.Params, o.Cgroups, o.Containers = []string{"1"}, map[string]string{"a": "b"}, []string{"/"}, []string{"c"}
 	o.Pods, o.Allow, o.Process = []string{"p"}, Permissions{"system"}, &Process{DropPrivileges: true}
-	o.PIDs, o.Command, o.Mode, o.Timeout, o.Reload, o.Unwind, o.UnwindCache = []int{7}, "", "", time.Second, false, "dwarf", "/var/cache/btrun"
+	o.PIDs, o.Command, o.Mode, o.Timeout, o.Reload, o.Unwind, o.UnwindCache, o.Symbolize = []int{7}, "", "", time.Second, false, "dwarf", "/var/cache/btrun", "later"
 	ro, err := o.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
