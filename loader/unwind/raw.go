@@ -29,8 +29,8 @@ const (
 	maxRaws = 256 // that wait for tables
 	// maxShots bounds the mappings that are kept for them, besides those of the processes as they are now.
 	maxShots = 1 << 16
-	// rawTime is how long one waits since the last table was made, rawMost how long while its own is being made, and
-	// showTime how long who wants to show it.
+	// rawTime is how long one waits since the last table was made, rawMost how long at most and while its own is being made,
+	// and showTime how long who wants to show it.
 	rawTime  = 5 * time.Second
 	rawMost  = 30 * time.Second
 	showTime = 500 * time.Millisecond
@@ -263,15 +263,19 @@ func (k *keeper) settleRaws(now time.Time) {
 	}
 }
 
-// until returns how long a stack waits.
+// until returns how long a stack waits: not for ever while other tables are made, which a process can ask for without end.
 func (k *keeper) until(x *raw) time.Time {
-	switch {
-	case k.building == x.file:
-		return x.came.Add(rawMost)
-	case k.tabled.After(x.came):
-		return k.tabled.Add(rawTime)
+	most, since := x.came.Add(rawMost), x.came
+	if k.building == x.file {
+		return most
 	}
-	return x.came.Add(rawTime)
+	if k.tabled.After(since) {
+		since = k.tabled
+	}
+	if at := since.Add(rawTime); at.Before(most) {
+		return at
+	}
+	return most
 }
 
 // rawMemory is what the walk of a raw stack reads.

@@ -131,6 +131,24 @@ func TestRawGivenUp(t *testing.T) {
 	w.expectRaw(map[unwind.Reason]uint64{unwind.NotYetKnown: 2 + 2*maxRaws, unwind.UnknownCode: 1, unwind.Whole: maxRaws})
 }
 
+// A stack does not wait for ever while the tables of other files are made.
+func TestRawWaits(t *testing.T) {
+	w := newWorld(t, Options{})
+	rawWorld(w)
+	x := &raw{came: w.now, file: &file{}}
+	for _, c := range []struct{ tabled, want time.Duration }{{-time.Second, rawTime}, {time.Second, time.Second + rawTime}, {rawMost - time.Second, rawMost}, {time.Hour, rawMost}} {
+		w.k.tabled = x.came.Add(c.tabled)
+		if got := w.k.until(x).Sub(x.came); got != c.want {
+			t.Errorf("a table was made after %s: it waits %s, want %s", c.tabled, got, c.want)
+		}
+	}
+	w.k.building = x.file
+	if got := w.k.until(x).Sub(x.came); got != rawMost {
+		t.Errorf("its table is being made: it waits %s", got)
+	}
+	w.k.building = nil
+}
+
 // A process may send anything: each stack is counted once, and nothing is kept.
 func TestRawHostile(t *testing.T) {
 	w := newWorld(t, Options{})
