@@ -25,13 +25,14 @@ type Builder struct {
 	maps    map[string]*MapBuilder
 	frames  map[Frame]int
 	events  map[string]int // texts
+	hosts   map[string]int // of the events, as recordings name them
 	last    int            // time of the last event
 	partial map[string]*partial
 }
 
 // NewBuilder returns a builder.
 func NewBuilder() *Builder {
-	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, partial: map[string]*partial{}}
+	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, hosts: map[string]int{}, partial: map[string]*partial{}}
 }
 
 // Frame returns the index of a frame.
@@ -561,9 +562,10 @@ func (b *Builder) line(host string, p *partial) {
 	e.Call = append(e.Call, call)
 	e.Text = append(e.Text, b.text(&e.Texts, text))
 	e.Took = append(e.Took, Number{uint64(took), true})
-	h := slices.Index(e.Hosts, host)
-	if h < 0 {
+	h, ok := b.hosts[host]
+	if !ok {
 		h = len(e.Hosts)
+		b.hosts[host] = h
 		e.Hosts = append(e.Hosts, profile.Printable(host))
 	}
 	e.Host = append(e.Host, h)

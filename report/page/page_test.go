@@ -231,6 +231,19 @@ func TestLines(t *testing.T) {
 }
 
 // TestNumbers checks that integers that JavaScript cannot represent are strings.
+// TestHostNames checks that a host is one host whatever its name is, and that many do not take long.
+func TestHostNames(t *testing.T) {
+	b := NewBuilder()
+	for i := range 100_000 {
+		b.Print(float64(i), Call{"printf", 1}, "a\u202e", "x\n", -1)
+		b.Print(float64(i), Call{"printf", 1}, fmt.Sprintf("%06d", i), "x\n", -1)
+	}
+	b.Data.Merged = true
+	if d := b.Finish(); len(d.Events.Hosts) != 100_001 || d.Events.Hosts[0] != `a\u202e` {
+		t.Errorf("%d hosts, of which the first is %s", len(d.Events.Hosts), d.Events.Hosts[0])
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	for _, x := range []struct {
 		n    Number
