@@ -354,9 +354,11 @@ func (d *decoder) named(b []byte, l *manifest.Layout, v gjson.Result) error {
 		return fmt.Errorf("%.40q is not a value of the kind %s", v.Raw, l.Kind)
 	case v.Get("frames").Exists() && !v.Get("id").Exists():
 		frames, err := d.stack(v)
-		n := d.numberOf(b, v.Raw)
-		d.stacks[symbol{n, 0}] = frames
-		return err
+		if err != nil || len(frames.frames)+len(frames.indices) == 0 {
+			return err // b is 0, the number of a stack without frames: as of user code in a kernel stack
+		}
+		d.stacks[symbol{d.numberOf(b, v.Raw), 0}] = frames
+		return nil
 	}
 	pid := uint32(0)
 	if l.Kind == "usym" || l.Kind == "ustack" {

@@ -113,3 +113,26 @@ func TestMixedVersions(t *testing.T) {
 		}
 	}
 }
+
+// TestMergedEmptyStack checks that a stack without frames, such as that of the kernel of a sample in user code, is not
+// a lost one after a merge, whose values have no IDs.
+func TestMergedEmptyStack(t *testing.T) {
+	text := strings.Replace(small, `"key_size":8,"value_size":8,"max_entries":4096,"key":{"kind":"int","size":8,"signed":true}`,
+		`"key_size":16,"value_size":8,"max_entries":4096,"key":{"kind":"tuple","size":16,"fields":[{"off":0,"layout":{"kind":"kstack","size":8,"stack":"s","depth":2}},{"off":8,"layout":{"kind":"kstack","size":8,"stack":"s","depth":2}}]}`, 1)
+	text = strings.Replace(text, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+	text = strings.Replace(text, `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`,
+		`"entries": [{"key": [{"id": 3, "frames": [0]},{"id": 0, "frames": []}], "value": 5}], "frames": [{"sym": "main", "offset": 1, "address": 7}]`, 1)
+	runs := &merge.Runs{}
+	for _, host := range []string{"a", "b"} {
+		if _, err := runs.Read(host, strings.NewReader(strings.ReplaceAll(text, `"host": "vm"`, `"host": "`+host+`"`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := time.Unix(1, 0)
+	merged := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)) + string(runs.AppendJSON(nil, "@", at))
+	for recording, want := range map[string]string{text: "main_[k] 5\n", merged: "main_[k] 10\n"} {
+		if folded, _, err := replayText(recording, Options{Format: output.Find("folded"), Map: "@"}); err != nil || folded != want {
+			t.Errorf("%v, %q, want %q", err, folded, want)
+		}
+	}
+}
