@@ -29,7 +29,7 @@ func Decompress(data []byte, limit int) (out []byte, err error) {
 		return nil, ErrFormat
 	}
 	check := checkSizes[data[7]]
-	d := &decoder{limit: limit}
+	d := &decoder{limit: limit, resets: 1024 + len(data)/1024}
 	for rest := data[12:]; ; {
 		if len(rest) < 8 {
 			return nil, ErrFormat
@@ -103,6 +103,9 @@ type decoder struct {
 	start int // of the block in out
 	limit int
 	err   error
+	// resets is how often all probabilities may yet be set: that takes as long as decoding KBs, and encoders do it for parts of
+	// 64 KB.
+	resets int
 
 	dict        int // start in out of what matches may refer to
 	rng, code   uint32
@@ -174,6 +177,10 @@ func (d *decoder) chunks() {
 			d.ready = true
 		}
 		if control >= 0xa0 {
+			if d.resets--; d.resets < 0 {
+				d.fail(ErrFormat)
+				return
+			}
 			d.reset()
 		}
 		if !d.ready || !d.room(n) || packed > len(d.in) {

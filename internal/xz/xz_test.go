@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // compressed runs xz.
@@ -68,4 +69,21 @@ func FuzzDecompress(f *testing.F) {
 			t.Errorf("%d bytes, %v", len(out), err)
 		}
 	})
+}
+
+// TestResets checks that the time is bounded by the size if each chunk of a byte sets all probabilities.
+func TestResets(t *testing.T) {
+	data := append([]byte(headerMagic), 0, 1, 0, 0, 0, 0, 2, 0, 0x21, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+	control := byte(0xe0)
+	for range 1 << 19 {
+		data = append(data, control, 0, 0, 0, 5, 4, 0, 0, 0, 0, 0, 0)
+		control = 0xc0
+	}
+	begin := time.Now()
+	if _, err := Decompress(data, 32<<20); err != ErrFormat {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 5*time.Second { // 0.2 s; 14 s with all of them
+		t.Errorf("it took %s", took)
+	}
 }

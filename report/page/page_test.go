@@ -230,7 +230,6 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestNumbers checks that integers that JavaScript cannot represent are strings.
 // TestHostNames checks that a host is one host whatever its name is, and that many do not take long.
 func TestHostNames(t *testing.T) {
 	b := NewBuilder()
@@ -244,6 +243,7 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
+// TestNumbers checks that integers that JavaScript cannot represent are strings.
 func TestNumbers(t *testing.T) {
 	for _, x := range []struct {
 		n    Number
