@@ -234,7 +234,7 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 			if n == 1 {
 				plural = ""
 			}
-			fmt.Fprintf(o.Report.Out, "Verified %d program%s\n", n, plural)
+			fmt.Fprintf(o.Report.Err, "Verified %d program%s\n", n, plural)
 		}
 		return 0, nil
 	}
