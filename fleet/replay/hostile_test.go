@@ -229,6 +229,11 @@ func TestPart(t *testing.T) {
 			t.Errorf("%s to %s: %q, %v; want %q", tc.from, tc.to, out, err, tc.want)
 		}
 	}
+	for _, text := range []string{small, golden(t)} { // of version 2 and 1
+		if _, _, err := replayText(text, Options{From: Moment{Since: 2, Given: true}, To: Moment{Since: 1, Given: true}}); err == nil || !strings.Contains(err.Error(), "--from is later than --to") {
+			t.Errorf("from 2ns to 1ns: %v", err)
+		}
+	}
 	if _, err := ParseMoment("noon"); err == nil {
 		t.Error("no error for noon")
 	}

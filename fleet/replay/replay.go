@@ -343,6 +343,14 @@ func (p *player) collect(text []byte, at time.Time) error {
 	return nil
 }
 
+// inOrder returns an error if no time of a run that started at a time is in the part.
+func (o *Options) inOrder(started time.Time) error {
+	if o.From.Given && o.To.Given && o.From.in(started).After(o.To.in(started)) {
+		return errors.New("--from is later than --to")
+	}
+	return nil
+}
+
 // outside reports whether a time is not in the part that is replayed.
 func (p *player) outside(at time.Time) bool {
 	return p.opts.From.Given && at.Before(p.opts.From.in(p.started)) || p.opts.To.Given && at.After(p.opts.To.in(p.started))
@@ -411,6 +419,9 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	p.manifest = m
 	if p.run == nil {
 		p.started = started
+		if err := p.opts.inOrder(started); err != nil {
+			return err
+		}
 	}
 	if p.opts.Format == nil {
 		f := output.Find(line.Get("format").String())

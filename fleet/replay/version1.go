@@ -56,6 +56,9 @@ func (p *player) begin1(line gjson.Result) error {
 	}
 	p.want, p.hosts, p.room, p.maxBytes = nil, 1, p.want.Room(), p.want.MaxLine()
 	p.manifest, p.started = m, at
+	if err := p.opts.inOrder(at); err != nil {
+		return err
+	}
 	if p.opts.Format == nil {
 		p.opts.Format = &output.Text
 	}
