@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"btc/fleet/replay"
@@ -97,6 +98,9 @@ func (r *htmlReport) write(name string) error {
 		if base, err = readPage(r.base, replay.Options{}); err != nil {
 			return err
 		}
+		if !shareMap(d, base) {
+			fmt.Fprintf(os.Stderr, "btc: warning: --diff: %s has none of the maps of %s: nothing is compared\n", r.base, name)
+		}
 	}
 	var text bytes.Buffer
 	if err := page.Write(&text, d, base); err != nil {
@@ -112,6 +116,13 @@ func (r *htmlReport) write(name string) error {
 	}
 	_, err = f.Write(text.Bytes())
 	return errors.Join(err, f.Close(), failed) // what precedes an error in the recording is shown
+}
+
+// shareMap reports whether two pages have a map that page.js compares: of the same name, shape and number of keys.
+func shareMap(a, b *page.Data) bool {
+	return slices.ContainsFunc(a.Maps, func(m *page.Map) bool {
+		return slices.ContainsFunc(b.Maps, func(o *page.Map) bool { return o.Name == m.Name && o.Shape == m.Shape && len(o.Keys) == len(m.Keys) })
+	})
 }
 
 // pageName returns the name of the page of a recording; "-" for standard output.
