@@ -45,7 +45,7 @@ func whole(dst []byte) []byte { return dst }
 // the buffer to continue with.
 func (r *Runs) Text(dst []byte, name string, full func(dst []byte) []byte) []byte {
 	m := r.maps[name]
-	t := m.table()
+	t := m.table(r.kinds(name))
 	if t.Key == nil {
 		for i := range t.elems {
 			dst = render.ScalarBy(dst, t.env, &t.Map, t.fill(&t.elems[i]), r.Top, full)
@@ -92,7 +92,7 @@ func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) 
 	elems := make([][]render.Element, len(names))
 	for i, name := range names {
 		var d manifest.Map
-		t := r.maps[name].table()
+		t := r.maps[name].table(nil)
 		for j := range t.elems {
 			el := t.fill(&t.elems[j])
 			el.Buckets = slices.Clone(el.Buckets)
@@ -130,7 +130,7 @@ func (r *Runs) JSON(dst []byte, name string, at time.Time, full func(dst []byte)
 	dst = format.AppendQuoted(append(dst, `, "shape": `...), []byte(m.Shape))
 	dst = format.AppendQuoted(append(dst, `, "object": `...), []byte(r.object))
 	dst = append(dst, `, "host": ""`...)
-	t := m.table()
+	t := m.table(nil)
 	dst = append(render.JSONBounds(dst, &t.Map), `, "entries": [`...)
 	j := &format.JSON{Env: &format.Env{}, Full: true, Table: &format.FrameTable{}, Written: full}
 	for i, key := range m.keys() {
@@ -182,6 +182,7 @@ type table struct {
 	env          *format.Env
 	sparse       [][]aggregate.Bucket // buckets of the elements, by Element.ID
 	dense        []uint64             // buckets of the current element
+	names        map[uint64]string    // of named columns
 }
 
 // column is a part of all keys: an integer if it is one in all of them, else a string, as an enum whose numbers are in
@@ -191,9 +192,34 @@ type column struct {
 	number map[string]uint64 // of each string
 }
 
-// table returns the map, with its elements in the order of keys.
-func (m *Map) table() *table {
-	t := &table{Map: m.Map, env: &format.Env{Trailer: ".."}}
+// kinds returns the kinds of the parts of a map's keys, by the manifest of the first run that has one; nil if there is none.
+func (r *Runs) kinds(name string) (kinds []string) {
+	gjson.GetBytes(r.head, "manifest.maps").ForEach(func(_, m gjson.Result) bool {
+		if m.Get("name").Str != name {
+			return true
+		}
+		if r.ByHost {
+			kinds = append(kinds, "string")
+		}
+		key := m.Get("key")
+		if kind := key.Get("kind").Str; kind != "tuple" && kind != "record" {
+			kinds = append(kinds, kind)
+			return false
+		}
+		key.Get("fields.#.layout.kind").ForEach(func(_, kind gjson.Result) bool {
+			kinds = append(kinds, kind.Str)
+			return true
+		})
+		return false
+	})
+	return kinds
+}
+
+// table returns the map, with its elements in the order of keys. kinds are those of the parts of keys, as far as they are
+// known: a run orders equal elements by the parts that render.Compared names, and only then by the others.
+func (m *Map) table(kinds []string) *table {
+	t := &table{Map: m.Map, env: &format.Env{Trailer: ".."}, names: map[uint64]string{}}
+	t.env.Probe = func(id uint64) string { return t.names[id] }
 	t.Present = -1
 	keys := m.keys()
 	width := 0
@@ -214,6 +240,9 @@ func (m *Map) table() *table {
 	var fields []manifest.Field
 	for j := range width {
 		c := newColumn(len(keys), func(i int) gjson.Result { return cells[i*width+j] })
+		if c.number != nil && j < len(kinds) && !render.Compared(kinds[j]) {
+			c.named(t)
+		}
 		t.parts = append(t.parts, c)
 		fields = append(fields, manifest.Field{Off: 8 * j, Layout: c.layout})
 	}
@@ -290,7 +319,7 @@ func (t *table) sortSeries() {
 		for j := range t.parts {
 			x, y := a.Key[8*j:8*j+8], b.Key[8*j:8*j+8]
 			c := bytes.Compare(x, y)
-			if t.parts[j].number != nil {
+			if t.parts[j].layout.Kind == "enum" {
 				c = cmp.Compare(binary.NativeEndian.Uint64(x), binary.NativeEndian.Uint64(y))
 			}
 			if c != 0 {
@@ -326,17 +355,25 @@ func newColumn(n int, cell func(i int) gjson.Result) column {
 	return c
 }
 
-// values returns the values of a plain map as a column. Unlike numbers, strings are not sorted by: they are those of
-// the environment of t, as names of probes.
+// values returns the values of a plain map as a column. Unlike numbers, strings are not sorted by.
 func (m *Map) values(t *table, keys []string) column {
 	c := newColumn(len(keys), func(i int) gjson.Result { return gjson.Parse(m.elems[keys[i]].raw) })
 	if c.number != nil {
-		names := c.layout.Enum
-		c.layout = manifest.Layout{Kind: "probe", Size: 8}
-		t.env.Probe = func(id uint64) string { return names[strconv.FormatUint(id, 10)] }
+		c.named(t)
 	}
 	t.Value = &c.layout
 	return c
+}
+
+// named makes the strings of a column names of probes in the environment of t, which are printed, but sorted by only as
+// bytes: these are in the order of the strings.
+func (c *column) named(t *table) {
+	c.layout = manifest.Layout{Kind: "probe", Size: 8}
+	first := uint64(len(t.names))
+	for text, n := range c.number {
+		n = binary.NativeEndian.Uint64(binary.BigEndian.AppendUint64(nil, first+n))
+		c.number[text], t.names[n] = n, text
+	}
 }
 
 // append appends a part of a key.

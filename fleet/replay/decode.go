@@ -3,12 +3,15 @@
 package replay
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +38,7 @@ type decoder struct {
 	known   map[string]uint64 // numbers of texts without one, as in a merged report
 	room    int               // bytes that the decoded line may still take
 	loose   bool              // a string may be any JSON
+	merged  bool              // the line is of a report of several hosts
 }
 
 // symbol is an address, or the ID of a stack, of a process; 0: of the kernel.
@@ -413,7 +417,7 @@ func (d *decoder) stack(v gjson.Result) (s stack, err error) {
 	return s, err
 }
 
-// numberOf stores a number for a text, in the order in which texts first occur, by which their bytes are ordered, too.
+// numberOf stores a number for a text: that of rank, or the next one. The bytes are in the order of the numbers.
 func (d *decoder) numberOf(b []byte, text string) uint64 {
 	n, ok := d.known[text]
 	if !ok {
@@ -425,6 +429,42 @@ func (d *decoder) numberOf(b []byte, text string) uint64 {
 	}
 	binary.BigEndian.PutUint64(b, n)
 	return binary.NativeEndian.Uint64(b)
+}
+
+// rank numbers the texts and stacks of the keys of a merged map in the order of their texts, in which btc merge prints
+// elements of equal values.
+func (d *decoder) rank(line gjson.Result) (err error) {
+	texts := map[string]string{} // by what numberOf is called with
+	line.Get("entries").ForEach(func(_, entry gjson.Result) bool {
+		entry.Get("key").ForEach(func(_, part gjson.Result) bool {
+			name, text := part.Raw, ""
+			isStack := merge.IsStack(part) && !part.Get("id").Exists()
+			if part.Type == gjson.String {
+				name = part.Str
+			} else if !isStack {
+				return true
+			}
+			if _, seen := texts[name]; seen {
+				return true
+			}
+			if text = name; isStack {
+				var s stack
+				if s, err = d.stack(part); err != nil {
+					return false
+				}
+				text = string(format.AppendStack(nil, d.framesOf(s), part.Get("mode").Str))
+			}
+			err = d.take(len(text) + nameSize)
+			texts[name], _, _ = strings.Cut(text, "\x00")
+			return err == nil
+		})
+		return err == nil
+	})
+	names := slices.SortedFunc(maps.Keys(texts), func(a, b string) int { return cmp.Or(cmp.Compare(texts[a], texts[b]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		d.known[name] = uint64(i + 1)
+	}
+	return err
 }
 
 // textOnly decodes a value of which only the text is known: its hosts have different numbers for it.
@@ -469,6 +509,11 @@ func (d *decoder) elements(m *manifest.Map, line gjson.Result, limit int) (all [
 	last := uint64(0)
 	if m.Shape == "tseries" {
 		if last, err = lastInterval(m, line); err != nil {
+			return nil, err
+		}
+	}
+	if d.merged {
+		if err = d.rank(line); err != nil {
 			return nil, err
 		}
 	}

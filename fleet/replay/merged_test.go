@@ -31,11 +31,11 @@ func TestMerged(t *testing.T) {
 			}
 		}
 		at := time.Unix(1, 0)
-		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), "\n\n"
+		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
 		names, _ := runs.Names()
 		for _, name := range names {
 			recording += string(runs.AppendJSON(nil, name, at))
-			want += string(runs.AppendText(nil, name))
+			want += string(runs.AppendText(nil, name)) + "\n"
 		}
 		out, cut, err := replayText(recording, Options{})
 		if err != nil || cut || out != want {
@@ -44,7 +44,7 @@ func TestMerged(t *testing.T) {
 		line := strings.SplitAfter(small, "\n")[1]
 		head, rest, _ := strings.Cut(recording, "\n")
 		event := strings.Replace(line, `{"type": "printf"`, `{"type": "printf", "host": "h\u001b1"`, 1)
-		if out, _, err := replayText(head+"\n"+event+rest, Options{Escape: true}); err != nil || !strings.HasPrefix(out, "h\\x1b1: bash 7\n\n\n@") {
+		if out, _, err := replayText(head+"\n"+event+rest, Options{Escape: true}); err != nil || !strings.HasPrefix(out, "h\\x1b1: bash 7\n@") {
 			t.Errorf("an event of a host: %v\n%s", err, out)
 		}
 		for _, f := range output.Formats {
@@ -72,14 +72,49 @@ func TestMergedSeries(t *testing.T) {
 			}
 		}
 		at := time.Unix(1, 0)
-		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), "\n\n"
+		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
 		names, _ := runs.Names()
 		for _, name := range names {
 			recording += string(runs.AppendJSON(nil, name, at))
-			want += string(runs.AppendText(nil, name))
+			want += string(runs.AppendText(nil, name)) + "\n"
 		}
 		if out, cut, err := replayText(recording, Options{}); err != nil || cut || out != want {
 			t.Errorf("by host %v: %v, cut %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, cut, out, want, recording)
+		}
+	}
+}
+
+// TestMergedOrder checks that elements of equal values replay in the order in which btc merge prints them: by the parts of
+// their keys that a run orders by, and then by the texts of the others.
+func TestMergedOrder(t *testing.T) {
+	const key = `"key":{"kind":"tuple","size":24,"fields":[{"off":0,"layout":{"kind":"kstack","size":8,"stack":"s","depth":2}},{"off":8,"layout":{"kind":"string","size":16}}]}`
+	base := strings.ReplaceAll(small, `"key":{"kind":"int","size":8,"signed":true}`, key)
+	base = strings.Replace(base, `"key_size":8`, `"key_size":24`, 1)
+	base = strings.Replace(base, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+	for _, byHost := range []bool{false, true} {
+		runs := &merge.Runs{ByHost: byHost}
+		for host, entries := range []string{
+			`{"key": [{"id": 3, "frames": [1]}, "b"], "value": 1}, {"key": [{"id": 4, "frames": [0]}, "b"], "value": 1}, {"key": [{"id": 0, "frames": []}, "b"], "value": 1}`,
+			`{"key": [{"id": 1, "frames": [1,0]}, "a"], "value": 1}, {"key": [{"id": 2, "frames": [0]}, "c"], "value": 1}`,
+		} {
+			text := strings.Replace(base, `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`,
+				`"entries": [`+entries+`], "frames": [{"sym": "x", "offset": 1, "address": 7}, {"sym": "y", "offset": 2, "address": 9}]`, 1)
+			if _, err := runs.Read(fmt.Sprint("h", host), strings.NewReader(strings.ReplaceAll(text, `"host": "vm"`, fmt.Sprintf(`"host": "h%d"`, host)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Unix(1, 0)
+		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
+		names, _ := runs.Names()
+		for _, name := range names {
+			recording += string(runs.AppendJSON(nil, name, at))
+			want += string(runs.AppendText(nil, name)) + "\n"
+		}
+		if !byHost && !strings.HasPrefix(want, "@[\n        y+2\n        x+1\n, a]: 1\n@[\n, b]: 1\n@[\n        x+1\n, b]: 1\n@[\n        y+2\n, b]: 1\n@[\n        x+1\n, c]: 1\n") {
+			t.Errorf("merged:\n%s", want)
+		}
+		if out, _, err := replayText(recording, Options{}); err != nil || out != want {
+			t.Errorf("by host %v: %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, out, want, recording)
 		}
 	}
 }
@@ -105,7 +140,7 @@ func TestMixedVersions(t *testing.T) {
 			recording += string(runs.AppendJSON(nil, name, at))
 		}
 		out, _, err := replayText(recording, Options{})
-		if err != nil || !strings.HasPrefix(out, "\n\n@[\n        f+2\n        main+1\n]: 5\n") {
+		if err != nil || !strings.HasPrefix(out, "@[\n        f+2\n        main+1\n]: 5\n") {
 			t.Errorf("%v\n%s\n%s", err, out, recording)
 		}
 		if folded, _, err := replayText(recording, Options{Format: output.Find("folded"), Map: "@"}); err != nil || folded != "main_[k];f_[k] 5\n" {

@@ -453,6 +453,9 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		MaxSeries: int(line.Get("max_series").Int()), Started: started,
 	}, env)
 	p.sink = p.opts.Format.New(p.run)
+	if p.merged && p.opts.Format == &output.Text {
+		p.sink = &mergedText{Sink: p.sink, out: p.run.Out}
+	}
 	if p.opts.Terminal != nil && p.opts.Format == &output.Text {
 		p.drawing = newDrawing(p, p.drawing, p.sink)
 		p.sink = p.drawing
@@ -461,6 +464,29 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		p.run.Out.Write(withFormat(text, line.Get("format").Raw, p.opts.Format.Name))
 	}
 	return nil
+}
+
+// mergedText prints the report of several hosts as btc merge does: an empty line follows each map, and none precedes the first.
+type mergedText struct {
+	output.Sink
+	out   *output.Writer
+	after bool // snapshots
+}
+
+func (m *mergedText) Snapshot(all func(show func(*output.Map))) {
+	m.after = true
+	m.Sink.Snapshot(all)
+}
+
+func (m *mergedText) End(all func(show func(*output.Map))) {
+	if m.after {
+		m.out.Write([]byte{'\n'})
+	}
+	all(func(x *output.Map) {
+		if m.Sink.Map(x); len(x.Elements) > 0 {
+			m.out.Write([]byte{'\n'})
+		}
+	})
 }
 
 // open sets where the output goes, once.
@@ -602,6 +628,7 @@ func (p *player) decodeMap(line gjson.Result, e *manifest.Event) (*output.Map, e
 	if err := p.decoder.start(line); err != nil {
 		return nil, fmt.Errorf("map %s: %w", name, err)
 	}
+	p.decoder.merged = p.merged
 	x := &output.Map{Event: e, Map: m, Top: p.top}
 	x.Top.Keep, x.Top.Div = int(min(max(line.Get("top").Int(), 0), 1<<30)), uint32(min(line.Get("div").Uint(), 1<<32-1))
 	var err error

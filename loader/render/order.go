@@ -5,6 +5,7 @@ package render
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"sort"
 
 	"btc/internal/manifest"
@@ -58,11 +59,14 @@ func compareNumbers(a, b uint64, isSigned bool) int {
 	return cmp.Compare(a, b)
 }
 
+// Compared reports whether keys of equal elements are ordered by parts of a kind first, and by others only as bytes.
+func Compared(kind string) bool { return slices.Contains([]string{"int", "enum", "bool", "string"}, kind) }
+
 // compareKeys orders integers as signed, strings by bytes, tuples field by
 // field; fields of other kinds are ignored.
 func compareKeys(l *manifest.Layout, a, b []byte) int {
 	switch l.Kind {
-	case "int", "enum", "bool":
+	case "int", "enum", "bool": // and "string", see Compared
 		return cmp.Compare(int64(format.Uint(l, a)), int64(format.Uint(l, b)))
 	case "string":
 		return bytes.Compare(cString(a[:l.Size]), cString(b[:l.Size]))
