@@ -177,6 +177,16 @@ func StackOfText(v gjson.Result) ([]format.Frame, string) {
 	return framesOfText(v.Get("frames")), modeOfText(v.Get("text").Str)
 }
 
+// FramesOfText returns the frames of a printed stack.
+func FramesOfText(text string) (frames []format.Frame) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && len(frames) < maxFrames {
+			frames = append(frames, frameOfText(line))
+		}
+	}
+	return frames
+}
+
 // framesOfText reads the lines of a stack of version 1, as format.AppendStack prints them.
 func framesOfText(lines gjson.Result) []format.Frame {
 	frames := []format.Frame{}

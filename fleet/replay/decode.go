@@ -482,7 +482,9 @@ func (d *decoder) textOnly(b []byte, l *manifest.Layout, text string) error {
 	case "ksym", "usym":
 		d.symbols[symbol{n, 0}] = text
 	case "kstack", "ustack":
-		d.stacks[symbol{n, 0}] = stack{frames: []format.Frame{{Sym: text}}}
+		frames := merge.FramesOfText(text)
+		d.stacks[symbol{n, 0}] = stack{frames: frames}
+		return d.take(len(frames) * frameSize)
 	default:
 		return fmt.Errorf("unknown kind %.40q", l.Kind)
 	}

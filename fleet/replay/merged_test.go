@@ -119,6 +119,30 @@ func TestMergedOrder(t *testing.T) {
 	}
 }
 
+// TestMergedStackValues checks that stacks as values, which btc merge shows with --by host, replay as it prints them.
+func TestMergedStackValues(t *testing.T) {
+	text := strings.Replace(small, `"shape":"count","type":"percpu_hash","key_size":8,"value_size":8`, `"shape":"plain","type":"hash","key_size":8,"value_size":8`, 1)
+	text = strings.Replace(text, `"value":{"kind":"int","size":8}`, `"value":{"kind":"kstack","size":8,"stack":"s","depth":2}`, 1)
+	text = strings.Replace(text, `"maps":[`, `"maps":[{"name":"s","symbol":"s","shape":"stack","type":"hash","key_size":8,"value_size":16,"max_entries":9,"value_off":0,"present":-1,"gens":1,"depth":2,"pos":{"line":0,"col":0}},`, 1)
+	text = strings.Replace(text, `"shape": "count"`, `"shape": "plain"`, 1)
+	text = strings.Replace(text, `"entries": [{"key": [3], "value": 1}, {"key": [4], "value": 2}]`,
+		`"entries": [{"key": [3], "value": {"id": 3, "frames": [1,0]}}, {"key": [4], "value": {"id": 0, "frames": []}}], "frames": [{"sym": "x", "offset": 1, "address": 7}, {"sym": "y", "offset": 2, "address": 9}]`, 1)
+	runs := &merge.Runs{ByHost: true}
+	if _, err := runs.Read("h", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(1, 0)
+	recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
+	names, _ := runs.Names()
+	for _, name := range names {
+		recording += string(runs.AppendJSON(nil, name, at))
+		want += string(runs.AppendText(nil, name)) + "\n"
+	}
+	if out, _, err := replayText(recording, Options{}); err != nil || out != want || !strings.Contains(out, "y+2\n        x+1\n\n") {
+		t.Errorf("%v\n%s\nwant\n%s\nrecording\n%s", err, out, want, recording)
+	}
+}
+
 // TestMixedVersions checks that a report of runs of versions 1 and 2 replays, with the stacks of both as the same ones.
 func TestMixedVersions(t *testing.T) {
 	second := strings.ReplaceAll(small, `"key":{"kind":"int","size":8,"signed":true}`, `"key":{"kind":"kstack","size":8,"stack":"s","depth":2}`)
