@@ -58,7 +58,7 @@ func replayCommand() *command {
 		},
 		options: option.Table{
 			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg, replay.Timeline)...),
-				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .pb.gz, .folded, .pftrace), else that of the run, or text if it was json2 or pprof"},
+				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .pb.gz, .folded, .pftrace, .jsonl), else that of the run, or text if it was json2 or pprof"},
 			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
@@ -135,7 +135,11 @@ func (r *replayOptions) format() *output.Format {
 	if r.form == replay.Timeline || r.form == "" && (strings.HasSuffix(name, ".pftrace") || strings.HasSuffix(name, ".perfetto-trace")) {
 		return replay.NewTimeline()
 	}
-	return output.Find(r.form)
+	form := r.form
+	if form == "" && strings.HasSuffix(name, ".jsonl") {
+		form = output.Lossless
+	}
+	return output.Find(form)
 }
 
 // isInput reports whether a file is the one to read, which may be standard input.

@@ -60,6 +60,28 @@ func TestReplayOutput(t *testing.T) {
 }
 
 // TestReplayTimeline checks which names of files select a timeline, and that it is compressed by its name.
+// TestReplayLines checks that a name that ends in .jsonl gets lines of json2, unless -f says otherwise.
+func TestReplayLines(t *testing.T) {
+	dir := t.TempDir()
+	run := filepath.Join(dir, "run.jsonl")
+	if err := os.WriteFile(run, []byte(shortRun), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, form string
+		lines      bool
+	}{{"x.jsonl", "", true}, {"x.jsonl", "text", false}, {"x.txt", "", false}} {
+		file := filepath.Join(dir, tc.name)
+		if err := (&replayOptions{form: tc.form, file: file}).replay(run); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if is := bytes.Contains(text, []byte(`{"type": "head"`)); err != nil || is != tc.lines {
+			t.Errorf("-o %s -f %q: %v\n%s", tc.name, tc.form, err, text)
+		}
+	}
+}
+
 func TestReplayTimeline(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "run.jsonl")
