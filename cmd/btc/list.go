@@ -164,8 +164,11 @@ func (l *lister) pattern(pattern string) error {
 	return nil
 }
 
-// nothing says that nothing matches a pattern.
+// nothing says that nothing matches a pattern. With -l, as in bpftrace, there is no message.
 func (l *lister) nothing(pattern, near string) {
+	if l.host {
+		return
+	}
 	text := "btc: nothing matches " + pattern
 	if near != "" {
 		text += "; did you mean " + near + "?"
