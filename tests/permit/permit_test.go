@@ -264,7 +264,7 @@ func TestDryRun(t *testing.T) {
 		}
 		t.Fatalf("%s: %s", err, out)
 	}
-	if len(out) > 0 {
+	if string(out) != "Verified 4 programs\n" {
 		t.Errorf("--dry-run printed %q", out)
 	}
 	for _, name := range []string{filepath.Join(dir, "touched"), filepath.Join(dir, "child"), "/sys/fs/bpf/dry_run_" + filepath.Base(dir)} {
