@@ -60,7 +60,9 @@ func compareNumbers(a, b uint64, isSigned bool) int {
 }
 
 // Compared reports whether keys of equal elements are ordered by parts of a kind first, and by others only as bytes.
-func Compared(kind string) bool { return slices.Contains([]string{"int", "enum", "bool", "string"}, kind) }
+func Compared(kind string) bool {
+	return slices.Contains([]string{"int", "enum", "bool", "string"}, kind)
+}
 
 // compareKeys orders integers as signed, strings by bytes, tuples field by
 // field; fields of other kinds are ignored.
