@@ -118,7 +118,7 @@ func (r *htmlReport) write(name string) error {
 	return errors.Join(err, f.Close(), failed) // what precedes an error in the recording is shown
 }
 
-// shareMap reports whether two pages have a map that page.js compares: of the same name, shape and number of keys.
+// shareMap reports whether two pages have a map that the page compares: of the same name, shape and number of keys.
 func shareMap(a, b *page.Data) bool {
 	return slices.ContainsFunc(a.Maps, func(m *page.Map) bool {
 		return slices.ContainsFunc(b.Maps, func(o *page.Map) bool { return o.Name == m.Name && o.Shape == m.Shape && len(o.Keys) == len(m.Keys) })

@@ -164,7 +164,7 @@ func (l *lister) pattern(pattern string) error {
 	return nil
 }
 
-// nothing says that nothing matches a pattern. With -l, as in bpftrace, there is no message.
+// nothing says that nothing matches a pattern. With -l it is silent, as bpftrace is.
 func (l *lister) nothing(pattern, near string) {
 	if l.host {
 		return

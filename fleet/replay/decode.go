@@ -431,8 +431,8 @@ func (d *decoder) numberOf(b []byte, text string) uint64 {
 	return binary.NativeEndian.Uint64(b)
 }
 
-// rank numbers the texts and stacks of the keys of a merged map in the order of their texts, in which btc merge prints
-// elements of equal values.
+// rank gives the texts and stacks in the keys of a merged map numbers in the order in which btc merge prints elements of equal
+// values: that of the texts.
 func (d *decoder) rank(line gjson.Result) (err error) {
 	texts := map[string]string{} // by what numberOf is called with
 	line.Get("entries").ForEach(func(_, entry gjson.Result) bool {

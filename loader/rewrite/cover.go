@@ -115,9 +115,9 @@ type covering struct {
 	lines         []position
 	body          []bool
 	before, after map[int]asm.Instructions
-	stubs         asm.Instructions
-	jumps         map[int]int // conditional jump -> its stub
-	stubAt        map[stub]int
+	endings       asm.Instructions
+	jumps         map[int]int // conditional jump -> its ending
+	endingAt      map[ending]int
 	edges         int // edges on which the predicate is false
 	strange       bool
 }
@@ -132,8 +132,8 @@ func (p position) in(s *manifest.Span) bool {
 	return s != nil && !p.before(position{s.Line, s.Col}) && p.before(position{s.EndLine, s.EndCol})
 }
 
-// stub is code that counts and ends the program.
-type stub struct {
+// ending is code that counts and ends the program.
+type ending struct {
 	counter Counter
 	test    int // index of the test whose value is sampled, -1: none
 	reg     asm.Register
@@ -164,7 +164,7 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 	}
 	c := &covering{
 		Cover: w, code: flow, mp: mp, first: skip, at: at, before: map[int]asm.Instructions{}, after: map[int]asm.Instructions{},
-		jumps: map[int]int{}, stubAt: map[stub]int{},
+		jumps: map[int]int{}, endingAt: map[ending]int{},
 	}
 	if clause != nil {
 		c.clause = *clause
@@ -369,13 +369,13 @@ func (c *covering) decisions() {
 		test := c.testAt(c.lines[i])
 		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
 			c.edges++
-			s := stub{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result}
+			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result}
 			if test >= 0 {
 				span := &c.clause.Tests[test].Span
 				s.counter.Line, s.counter.Col = span.Line, span.Col
 				s.test, s.reg, s.half = c.sampled(i, test)
 			}
-			c.jumps[i] = c.addStub(s)
+			c.jumps[i] = c.addEnding(s)
 		})
 	}
 }
@@ -394,7 +394,7 @@ func (c *covering) returns() {
 			continue
 		}
 		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
-			c.jumps[i] = c.addStub(stub{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
+			c.jumps[i] = c.addEnding(ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
 		})
 	}
 	c.strange = strange
@@ -416,7 +416,7 @@ func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32)
 		return
 	}
 	found(result)
-	if v == next { // the code after the branch leads to the stub
+	if v == next { // the code after the branch leads to the ending
 		c.after[i] = plain(jump(asm.Ja, 0, 0, 0))
 	}
 }
@@ -465,13 +465,13 @@ func compares(op string, jump asm.JumpOp) bool {
 // symbolOf returns the ELF symbol of a map of the script.
 func (c *covering) symbolOf(name string) string { return c.Symbols[name] }
 
-// addStub returns the index of the first instruction of a stub, counted from the end of the function.
-func (c *covering) addStub(s stub) int {
-	if at, ok := c.stubAt[s]; ok {
+// addEnding returns the index of the first instruction of an ending, counted from the end of the function.
+func (c *covering) addEnding(s ending) int {
+	if at, ok := c.endingAt[s]; ok {
 		return at
 	}
-	at := Slots(c.stubs)
-	c.stubAt[s] = at
+	at := Slots(c.endings)
+	c.endingAt[s] = at
 	var p prologue
 	if s.test >= 0 && s.reg != asm.R5 {
 		p.emit(mov(asm.R5, s.reg))
@@ -487,13 +487,13 @@ func (c *covering) addStub(s stub) int {
 	}
 	p.land(p.leaving)
 	p.emit(movImm(asm.R0, s.result), exit())
-	c.stubs = append(c.stubs, p.insns...)
+	c.endings = append(c.endings, p.insns...)
 	return at
 }
 
 // draw adds the value of a test to the samples: r1 has the address of the counters, r2 the number of times that the test was
 // false on this CPU, and r5 the value, if it was in a register.
-func (c *covering) draw(p *prologue, s *stub) {
+func (c *covering) draw(p *prologue, s *ending) {
 	t := &c.clause.Tests[s.test]
 	p.emit(jump(asm.JLE, asm.R2, sampleAll, 2), aluImm(asm.And, asm.R2, sampleEvery-1))
 	p.leave(asm.JNE, asm.R2, 0)
@@ -590,10 +590,10 @@ func (c *covering) assemble() (asm.Instructions, error) {
 		switch {
 		case c.target[i] >= 0:
 			to = start[c.target[i]]
-			if stub, ok := c.jumps[i]; ok && len(after) == 0 {
-				to = number + stub
+			if ending, ok := c.jumps[i]; ok && len(after) == 0 {
+				to = number + ending
 			} else if ok {
-				off := number + stub - end - 1
+				off := number + ending - end - 1
 				if off > maxJump {
 					return nil, ErrNoCover
 				}
@@ -619,6 +619,6 @@ func (c *covering) assemble() (asm.Instructions, error) {
 		}
 		out = append(append(append(out, before...), ins), after...)
 	}
-	out = append(out, c.stubs...)
+	out = append(out, c.endings...)
 	return append(out, c.insns[n:]...), nil
 }

@@ -12,12 +12,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	_ "embed" // the parts of the page
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"btc/internal/profile"
 )
@@ -25,8 +26,24 @@ import (
 //go:embed page.css
 var style string
 
-//go:embed page.js
-var script string
+//go:embed js
+var sources embed.FS
+
+// parts are the files of the script, in the order in which they depend on each other.
+var parts = []string{"base", "data", "time", "tables", "flame", "cards", "page"}
+
+// JavaScript returns the script of the page: one function, so that nothing of it is global.
+var JavaScript = sync.OnceValue(func() string {
+	text := "\"use strict\";\n(function () {\n"
+	for _, name := range parts {
+		part, err := sources.ReadFile("js/" + name + ".js")
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		text += string(part)
+	}
+	return text + "})();\n"
+})
 
 //go:embed page.html
 var frame string
@@ -48,7 +65,7 @@ func write(w io.Writer, d, base *Data, live bool) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	title := d.Title()
 	before, after, _ := strings.Cut(frame, "{{data}}")
-	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{script}}", script)
+	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{script}}", JavaScript())
 	if _, err := fill.WriteString(out, before); err != nil {
 		return err
 	}
@@ -83,7 +100,7 @@ func (d *Data) Title() string {
 
 // policy returns the page's Content-Security-Policy: only the script and the style that are in it.
 func policy() string {
-	return fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'", digest(script), digest(style))
+	return fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'", digest(JavaScript()), digest(style))
 }
 
 func digest(text string) string {

@@ -280,7 +280,7 @@ func TestHostile(t *testing.T) {
 			t.Error("data is in the page as it is")
 		}
 		scripts := regexp.MustCompile(`(?s)<script([^>]*)>(.*?)</script>`).FindAllStringSubmatch(text, -1)
-		if len(scripts) != 3 || scripts[2][2] != script || scripts[2][1] != "" {
+		if len(scripts) != 3 || scripts[2][2] != JavaScript() || scripts[2][1] != "" {
 			t.Fatalf("%d scripts", len(scripts))
 		}
 		if !strings.Contains(text, "'sha256-"+digest(scripts[2][2])+"'") {

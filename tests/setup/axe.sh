@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# axe.sh [DIR]: fetches axe-core, from npm, for tests/report, and the compiler of TypeScript, which checks the types of page.js. They
-# are unpacked to DIR/axe and DIR/typescript (default build); nothing is installed.
+# axe.sh [DIR]: fetches axe-core, from npm, for tests/report, and the compiler of TypeScript, which checks the types of the page's
+# script. They are unpacked to DIR/axe and DIR/typescript (default build); nothing is installed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$(realpath -m "${1:-$here/../../build}")

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of the page: reading it, the part of the run that is shown, tables of values, quantiles.
+
+/** @param {string} text in base64 @returns {Uint8Array<ArrayBuffer>} */
+function decode(text) {
+	const fast = /** @type {any} */ (Uint8Array).fromBase64;
+	if (fast) return fast.call(Uint8Array, text);
+	const raw = atob(text), bytes = new Uint8Array(raw.length);
+	for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+	return bytes;
+}
+
+/** @param {string} id @returns {Promise<Data | null>} */
+async function load(id) {
+	const e = document.getElementById(id);
+	if (!e) return null;
+	const text = e.textContent || "";
+	e.textContent = "";
+	if (e.getAttribute("type") === "application/json") return JSON.parse(text);
+	const stream = new Blob([decode(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+	return JSON.parse(await new Response(stream).text());
+}
+
+/** The state that all views share. */
+const state = {
+	/** @type {Part} */ range: null,
+	/** @type {View[]} */ views: [],
+	/** @type {Data} */ data: /** @type {any} */ (null),
+	/** @type {Data | null} */ base: null,
+};
+
+/** @param {Part} r */
+function select(r) {
+	state.range = r;
+	for (const v of state.views) v.update();
+}
+
+/** A time of the run, on the clock of its host. @param {number} ms @param {number} [step] milliseconds that matter */
+function clock(ms, step) {
+	const d = new Date(state.data.started + ms + state.data.offset * 1000);
+	const text = d.toISOString().slice(11, 23);
+	return step !== undefined && step >= 1000 ? text.slice(0, 8) : text;
+}
+
+/** A map with its values in typed arrays. */
+class Table {
+	/** @param {RawMap} m */
+	constructor(m) {
+		this.m = m;
+		this.rows = m.rows;
+		this.unit = unitOf(m);
+		this.counted = m.shape === "avg" || m.shape === "stats";
+		this.histogram = m.shape === "hist" || m.shape === "lhist";
+		this.buckets = m.bounds ? m.bounds.length : 1;
+		/** @type {{row: Int32Array, a: Float64Array, n: Float64Array | null, b: number[] | undefined, exact: Num[]}[]} */
+		this.columns = m.columns.map((c) => {
+			const row = new Int32Array(c.r.length);
+			for (let i = 0, at = 0; i < row.length; i++) row[i] = at += c.r[i];
+			return {row, a: Float64Array.from(c.a, num), n: c.n ? Float64Array.from(c.n, num) : null, b: c.b, exact: c.a};
+		});
+		/** @type {number[]} the beginning of each column */
+		this.starts = m.times.map((t, i) => m.interval ? t - m.interval : i ? m.times[i - 1] : Math.min(0, t));
+		/** @type {Map<string, Float64Array>} */
+		this.cache = new Map();
+	}
+
+	/** The first and the last column of a range. @param {Part} [r] @returns {[number, number]} */
+	span(r = state.range) {
+		const n = this.columns.length;
+		if (!r) return [0, n - 1];
+		let first = n, last = -1, near = 0, best = Infinity;
+		const mid = (r[0] + r[1]) / 2;
+		for (let i = 0; i < n; i++) {
+			const at = (this.starts[i] + this.m.times[i]) / 2;
+			if (at >= r[0] && at <= r[1]) { first = Math.min(first, i); last = i; }
+			if (Math.abs(at - mid) < best) { best = Math.abs(at - mid); near = i; }
+		}
+		return last < 0 ? [near, near] : [first, last];
+	}
+
+	/** Seconds of the columns of a range. @param {Part} [r] */
+	seconds(r = state.range) {
+		const [a, b] = this.span(r);
+		return b < 0 ? 0 : Math.max((this.m.times[b] - this.starts[a]) / 1000, 1e-6);
+	}
+
+	/** The values of rows in a range: of bucket b of row i at i*buckets+b. @param {"a" | "n"} [what] @param {Part} [r] @returns {Float64Array} */
+	sums(what = "a", r = state.range) {
+		const [first, last] = this.span(r), key = what + first + "-" + last;
+		const known = this.cache.get(key);
+		if (known) return known;
+		const out = new Float64Array(this.rows * this.buckets);
+		if (this.m.level) {
+			if (this.m.interval) this.latest(out, first, last);
+			else if (last >= 0) this.latest(out, last, last);
+		} else {
+			for (let c = first; c <= last; c++) this.addColumn(out, c, what);
+		}
+		if (this.cache.size > 8) this.cache.clear();
+		this.cache.set(key, out);
+		return out;
+	}
+
+	/** @param {Float64Array} out @param {number} first @param {number} last */
+	latest(out, first, last) {
+		out.fill(NaN);
+		for (let c = first; c <= last; c++) {
+			const {row, a} = this.columns[c];
+			for (let i = 0; i < row.length; i++) out[row[i]] = a[i];
+		}
+	}
+
+	/** @param {Float64Array} out @param {number} c @param {"a" | "n"} what */
+	addColumn(out, c, what) {
+		const {row, a, n, b} = this.columns[c], v = what === "n" && n ? n : a, size = this.buckets;
+		if (b) for (let i = 0; i < row.length; i++) out[row[i] * size + b[i]] += v[i];
+		else for (let i = 0; i < row.length; i++) out[row[i]] += v[i];
+	}
+
+	/** The value of each row that it is ordered by. @param {Part} [r] @returns {Float64Array} */
+	values(r = state.range) {
+		if (this.histogram) {
+			const key = "count" + this.span(r), known = this.cache.get(key);
+			if (known) return known;
+			const all = this.sums("a", r), out = new Float64Array(this.rows);
+			for (let i = 0; i < all.length; i++) out[Math.floor(i / this.buckets)] += all[i];
+			this.cache.set(key, out);
+			return out;
+		}
+		return this.sums("a", r);
+	}
+
+	/** The buckets of one row, or of all. @param {number} row -1: all @param {Part} [r] */
+	histogramOf(row, r = state.range) {
+		const all = this.sums("a", r), out = new Float64Array(this.buckets);
+		if (row >= 0) out.set(all.subarray(row * this.buckets, (row + 1) * this.buckets));
+		else for (let i = 0; i < all.length; i++) out[i % this.buckets] += all[i];
+		return out;
+	}
+
+	/** A value in each column and group: of rows, or of buckets. @param {(row: number, bucket: number) => number} group -1: none @param {number} groups @param {"a" | "n"} [what] */
+	matrix(group, groups, what = "a") {
+		const n = this.columns.length, out = new Float64Array(n * groups);
+		if (this.m.level) out.fill(NaN);
+		for (let c = 0; c < n; c++) {
+			const col = this.columns[c], v = what === "n" && col.n ? col.n : col.a;
+			for (let i = 0; i < col.row.length; i++) {
+				const g = group(col.row[i], col.b ? col.b[i] : 0);
+				if (g >= 0) out[g * n + c] = this.m.level ? v[i] : out[g * n + c] + v[i];
+			}
+		}
+		return out;
+	}
+
+	/** @param {number} row @param {number} part */
+	part(row, part) {
+		const k = this.m.keys && this.m.keys[part];
+		return k ? k.texts[k.at[row]] : "";
+	}
+
+	/** @param {number} row */
+	key(row) {
+		return (this.m.keys || []).map((k) => k.texts[k.at[row]]).join(", ");
+	}
+
+	/** The bounds of a bucket, or of several. @param {number} b @param {number} [last] */
+	bucket(b, last = b) {
+		const bounds = /** @type {(number | null)[][]} */ (this.m.bounds), low = bounds[b][0], high = bounds[last][1];
+		const text = (/** @type {number} */ v) => {
+			if (!this.m.decimal) for (const [s, u] of /** @type {[number, string][]} */ ([[2 ** 60, "E"], [2 ** 50, "P"], [2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [1024, "K"]])) {
+				if (Math.abs(v) >= s && v * 64 % s === 0) return v / s + u;
+			}
+			return String(v);
+		};
+		if (low === null && high === null) return "(..., ...)";
+		if (low === null) return "(..., " + text(/** @type {number} */ (high) + 1) + ")";
+		if (high === null) return "[" + text(low) + ", ...)";
+		if (low === high) return "[" + text(low) + "]";
+		return "[" + text(low) + ", " + text(high + 1) + ")";
+	}
+}
+
+/** The value that a share q of all does not exceed, as a run prints it: from the bucket that it is in. @param {Table} t @param {Float64Array} h @param {number} q */
+function quantile(t, h, q) {
+	let total = 0;
+	for (const c of h) total += c;
+	let rank = q * total;
+	const whole = Math.round(rank);
+	if (Math.abs(rank - whole) < 1e-12 * whole) rank = whole;
+	let seen = 0;
+	for (let b = 0; b < h.length; b++) {
+		if (!h[b]) continue;
+		const share = Math.min((rank - seen) / h[b], 1);
+		seen += h[b];
+		if (seen < rank) continue;
+		const [low, high] = /** @type {(number | null)[][]} */ (t.m.bounds)[b];
+		if (low === null) return "< " + amount(/** @type {number} */ (high) + 1, t.unit);
+		if (high === null) return "≥ " + amount(low, t.unit);
+		return amount(low === high ? low : Math.round(low + share * (high + 1 - low)), t.unit);
+	}
+	return "";
+}

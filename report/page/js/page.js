@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: its head, what was lost, the script, the cards, and following a run that goes on. It shows data that anybody may
+// have chosen: only as text (textContent, fillText), never as HTML.
+
+/** @param {Data} d */
+function header(d) {
+	const title = /** @type {string} */ (document.title), source = d.script.source.split("\n");
+	// The comments at the head of a script say what it answers.
+	const about = [];
+	for (const line of source) {
+		const c = line.match(/^\s*(?:\/\/|\*|\/\*+)\s?(.*?)(?:\*\/)?\s*$/);
+		if (line.startsWith("#!") || /SPDX-License-Identifier/.test(line)) continue;
+		if (!c || about.length && !c[1].trim()) break;
+		if (c[1].trim()) about.push(c[1].trim());
+	}
+	const facts = el("dl", {class: "facts"});
+	/** @param {string} name @param {string | undefined} value @param {string} [tip] */
+	const fact = (name, value, tip) => { if (value) facts.append(el("div", {}, el("dt", {}, name), el("dd", {title: tip || null}, value))); };
+	if (d.merged && d.hosts && d.hosts.length) fact("hosts", d.hosts.length > 8 ? String(d.hosts.length) : d.hosts.join(", "), d.hosts.join(", "));
+	else fact("host", d.host);
+	fact("kernel", d.kernel);
+	fact("arch", d.arch);
+	const date = new Date(d.started + d.offset * 1000).toISOString();
+	fact("started", date.slice(0, 10) + " " + date.slice(11, 19) + (d.zone ? " " + d.zone : ""));
+	fact("duration", d.duration > 0 ? duration(d.duration * 1e6) : "");
+	fact("probes", d.attached ? count(d.attached) : "");
+	fact("object", d.object ? d.object.slice(0, 12) : "", d.object);
+	fact("parameters", (d.params || []).map((p) => p.name + "=" + p.value).join(" "));
+	fact("recording", d.file);
+	if (state.base) fact("compared with", state.base.file + (state.base.host ? " (" + state.base.host + ", " + duration(state.base.duration * 1e6) + ")" : ""));
+	const theme = el("button", {"aria-pressed": String(dark()), onclick() {
+		document.documentElement.dataset.theme = dark() ? "light" : "dark";
+		theme.setAttribute("aria-pressed", String(dark()));
+		for (const v of state.views) v.redraw();
+	}}, "Dark");
+	return el("header", {class: "top"}, el("div", {class: "row"}, el("div", {}, el("h1", {class: title === d.script.source.trim() ? "long" : ""}, title), about.length ? el("p", {class: "about"}, about.slice(0, 6).join(" ")) : null), theme), facts, health(d));
+}
+
+/** What makes the numbers less than the truth, or nothing. @param {Data} d */
+function health(d) {
+	const list = el("ul", {class: "health", "aria-label": "Losses and coverage"});
+	/** @param {string} kind @param {string} text */
+	const add = (kind, text) => list.append(el("li", {class: kind}, text));
+	/** @type {Object<string, string>} */
+	const causes = {events: "events lost: the buffer was full", map: "updates lost: a map was full", scratch: "events lost: no scratch space", stack: "stacks lost: the stack map was full"};
+	const cuts = (d.losses || []).filter((l) => l.cause.startsWith("stack ")), lost = (d.losses || []).filter((l) => !l.cause.startsWith("stack "));
+	for (const l of lost) add("error", count(num(l.n)) + " " + (causes[l.cause] || "lost (" + l.cause + ")"));
+	for (const text of d.coverage || []) add("warning", text);
+	if (cuts.length) add("warning", count(cuts.reduce((n, l) => n + num(l.n), 0)) + " user stacks are cut short: " + cuts.map((l) => l.cause.slice(6) + " " + count(num(l.n))).join(", "));
+	for (const m of d.maps) if (m.cut) {
+		const cut = num(m.cut.depth) + num(m.cut.unwind) + num(m.cut.lost);
+		add("warning", percent(cut / num(m.cut.of)) + " of the stacks of " + m.name + " are cut short");
+	}
+	if (!d.ended) {
+		if (document.documentElement.dataset.live) list.append(el("li", {class: "ok", id: "live"}, "The run goes on"));
+		else add("warning", "The recording ends before the run does");
+	}
+	const errors = (d.messages || []).filter((m) => m.error).length, all = (d.messages || []).length;
+	if (errors) add("error", count(errors) + (errors === 1 ? " error" : " errors") + " of the script");
+	else if (all) add("warning", count(all) + (all === 1 ? " message" : " messages"));
+	if (!list.children.length) add("ok", "Nothing lost, all probes attached for the whole run");
+	else if (!lost.length) add("ok", "No events lost");
+	return list;
+}
+
+/** The script with what each clause produced. @param {Data} d */
+function scriptCard(d) {
+	const lines = d.script.source.split("\n"), clauses = d.script.clauses || [], code = el("div", {class: "code", tabindex: "0", role: "region", "aria-label": "Source of the script"});
+	/** @param {number} from @param {number} to */
+	const pre = (from, to) => {
+		const p = el("pre");
+		for (let i = from; i <= to && i <= lines.length; i++) p.append(el("span", {class: "no", "aria-hidden": "true"}, String(i)), lines[i - 1] + "\n");
+		return p;
+	};
+	let at = 1;
+	clauses.forEach((c, i) => {
+		if (c.line > at) code.append(el("div", {class: "clause"}, pre(at, c.line - 1)));
+		const from = Math.max(c.line, at);
+		const shown = (c.maps || []).filter((name) => d.maps.some((m) => m.name === name && (m.rows || m.columns.length)));
+		const makes = el("div", {class: "makes"}), n = (c.calls || []).reduce((k, j) => k + (d.events ? d.events.c.filter((x) => x === j).length : 0), 0);
+		for (const name of shown) {
+			const m = /** @type {RawMap} */ (d.maps.find((x) => x.name === name));
+			makes.append(el("a", {href: "#map-" + name.replace(/[^A-Za-z0-9_]/g, "")}, "→ " + name + " (" + (m.scalar ? m.shape : count(m.rows) + (m.rows === 1 ? " key" : " keys")) + ")"));
+		}
+		if (n) makes.append(el("a", {href: "#lines"}, "→ " + count(n) + (n === 1 ? " line" : " lines")));
+		if (from <= c.end) code.append(el("div", {class: "clause" + (makes.childNodes.length ? " made" : ""), id: "clause-" + i}, pre(from, c.end), makes.childNodes.length ? makes : null));
+		at = Math.max(at, c.end + 1);
+	});
+	let end = lines.length;
+	while (end >= at && !lines[end - 1].trim()) end--;
+	if (end >= at) code.append(el("div", {class: "clause"}, pre(at, end)));
+	const messages = d.messages && d.messages.length ? el("ul", {class: "messages", "aria-label": "Messages", tabindex: "0"}, ...d.messages.map((m) => el("li", {class: m.error ? "error" : ""}, clock(m.at) + " " + (m.line ? "line " + m.line + ": " : "") + m.text))) : null;
+	return el("aside", {class: "card script", "aria-label": "Script"}, el("div", {class: "title"}, el("h2", {}, "Script"), el("span", {class: "kind mono"}, d.script.file)), d.script.source ? code : el("p", {class: "note"}, "The recording does not have the script."), messages);
+}
+
+/** @param {Data} d */
+function build(d) {
+	const tables = d.maps.filter((m) => m.columns.some((c) => c.r.length)).map((m) => new Table(m));
+	/** @type {{order: number, make: () => {root: HTMLElement, views: View[]}}[]} */
+	const cards = [];
+	/** @type {Table[]} */
+	const tiles = [];
+	/** @type {Table[]} */
+	const scratch = [];
+	for (const t of tables) {
+		const m = t.m, show = (/** @type {number} */ v) => amount(v, t.unit);
+		const samples = (/** @type {number} */ v) => m.shape === "count" && m.tree ? count(v) + (v === 1 ? " sample" : " samples") : show(v);
+		if (m.scratch) scratch.push(t);
+		else if (m.tree && m.shape !== "min" && m.shape !== "max" && !m.texts) cards.push({order: 0, make: () => flameCard(t, samples)});
+		else if (t.histogram) cards.push({order: (m.scalar || m.host && (m.keys || []).length === 1 ? 1 : 2) - (t.unit ? .5 : 0), make: () => histogramCard(t)});
+		else if (m.scalar && t.columns.length < 2 || m.scalar && m.texts) tiles.push(t);
+		else cards.push({order: m.scalar ? 4 : m.level ? 5 : 3, make: () => tableCard(t, show)});
+	}
+	if (tiles.length) cards.push({order: 3.5, make: () => tilesCard(tiles)});
+	const e = d.events;
+	if (e) cards.push({order: e.t.length > 20 ? 2.5 : e.t.length > 3 ? 4.5 : 7, make: () => eventsCard(e)});
+	cards.sort((a, b) => a.order - b.order);
+	const main = el("main", {id: "results", tabindex: "-1", "aria-label": "Results"});
+	if (!cards.length && !scratch.length) main.append(el("section", {class: "card"}, el("p", {class: "answer"}, "The run reported nothing.")));
+	for (const c of cards) {
+		const made = c.make();
+		state.views.push(...made.views);
+		main.append(made.root);
+	}
+	if (scratch.length) {
+		const inner = el("div", {}), box = el("details", {class: "card"}, el("summary", {}, "State of the script: " + scratch.map((t) => t.m.name).join(", ")), inner);
+		box.addEventListener("toggle", () => {
+			if (inner.firstChild) return;
+			for (const t of scratch) {
+				const made = tableCard(t, (v) => amount(v, t.unit));
+				state.views.push(...made.views);
+				inner.append(made.root);
+				for (const v of made.views) v.update();
+			}
+		});
+		main.append(box);
+	}
+	const text = el("span", {role: "status"}), range = el("div", {class: "range", hidden: true}, text, el("button", {onclick: () => select(null)}, "Show all"));
+	state.views.push({update() {
+		const r = state.range;
+		range.hidden = !r;
+		if (r) text.textContent = "Showing " + clock(r[0]) + " – " + clock(r[1]) + ": " + duration((r[1] - r[0]) * 1e6) + " of " + duration(d.duration * 1e6);
+	}, redraw() {}});
+	document.addEventListener("keydown", (ev) => { if (ev.key === "Escape" && state.range && !(ev.target instanceof HTMLCanvasElement)) select(null); });
+	const app = /** @type {HTMLElement} */ (document.getElementById("app"));
+	app.replaceChildren(header(d), range, el("div", {class: "layout"}, main, scriptCard(d)));
+	for (const v of state.views) v.update();
+}
+
+/** Shows a run while it goes on, unless somebody looks at a part of it. @param {string} url */
+async function follow(url) {
+	for (;;) {
+		await new Promise((done) => setTimeout(done, 1000));
+		const note = document.getElementById("live");
+		const busy = state.range || document.hidden || Array.from(document.querySelectorAll("input")).some((i) => i.value) || document.querySelector("canvas[data-zoom]:not([data-zoom=all])") || document.querySelector("details[open]");
+		if (busy) { if (note) note.textContent = "Paused, while you look at a part"; continue; }
+		try {
+			const answer = await fetch(url, {cache: "no-store"});
+			if (!answer.ok) continue;
+			const d = /** @type {Data} */ (await answer.json()), y = window.scrollY;
+			state.data = d;
+			state.views = [];
+			build(d);
+			window.scrollTo(0, y);
+			document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
+			if (d.ended) return;
+		} catch {
+			if (note) note.textContent = "btc report does not answer any more";
+			return;
+		}
+	}
+}
+
+document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => {
+	document.documentElement.dataset.theme = e.matches ? "dark" : "light";
+	for (const v of state.views) v.redraw();
+});
+let before = "";
+window.addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme || "light"; document.documentElement.dataset.theme = "light"; for (const v of state.views) v.redraw(); });
+window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = before; for (const v of state.views) v.redraw(); });
+
+(async () => {
+	try {
+		const d = await load("data");
+		if (!d) throw new Error("the page has no data");
+		state.data = d;
+		state.base = await load("base");
+		build(d);
+		document.documentElement.dataset.ready = String(Math.round(performance.now()));
+		const live = document.documentElement.dataset.live;
+		if (live) follow(live);
+	} catch (e) {
+		/** @type {HTMLElement} */ (document.getElementById("app")).replaceChildren(el("p", {class: "fatal", role: "alert"}, "This page cannot be shown: " + (e instanceof Error ? e.message : String(e))));
+		throw e;
+	}
+})();

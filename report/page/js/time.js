@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures over time: heat maps, lines, and the selection of a part of the run.
+
+/** @type {[number, number, number][][]} from none to much: light, dark */
+const RAMPS = [
+	[[255, 255, 255], [255, 237, 190], [254, 190, 100], [244, 120, 60], [205, 40, 40], [110, 0, 40]],
+	[[25, 31, 39], [66, 34, 82], [140, 41, 99], [214, 78, 63], [250, 160, 40], [252, 245, 160]],
+];
+
+/** @param {number} x 0 to 1 */
+function heat(x) {
+	const ramp = RAMPS[dark() ? 1 : 0], at = Math.min(Math.max(x, 0), 1) * (ramp.length - 1), i = Math.min(Math.floor(at), ramp.length - 2), f = at - i;
+	return "rgb(" + ramp[i].map((v, k) => Math.round(v + f * (ramp[i + 1][k] - v))).join(",") + ")";
+}
+
+const COLORS = ["#2f6fd0", "#d9622b", "#1d9a6c", "#a24bc4", "#c2a012", "#c43d64", "#3aa5b9", "#7d7f86"];
+
+/** A canvas that is drawn again when its size changes. @param {string} label @param {(ctx: CanvasRenderingContext2D, width: number) => number} draw returns the height that it needs */
+function canvas(label, draw) {
+	const c = el("canvas", {role: "img", tabindex: "0", "aria-label": label});
+	let width = 0, height = 0;
+	const redraw = () => {
+		if (!width) width = c.clientWidth;
+		if (!width) return;
+		const scale = window.devicePixelRatio || 1;
+		/** @param {number} h */
+		const size = (h) => {
+			height = h;
+			c.width = Math.round(width * scale);
+			c.height = Math.round(h * scale);
+			c.style.height = h + "px";
+			const ctx = c.getContext("2d");
+			ctx.setTransform(scale, 0, 0, scale, 0, 0);
+			ctx.font = "11.5px " + css("--mono");
+			ctx.textBaseline = "middle";
+			return ctx;
+		};
+		const needed = draw(size(height || 10), width);
+		if (needed !== height) draw(size(needed), width);
+	};
+	new ResizeObserver(() => { if (c.clientWidth && c.clientWidth !== width) { width = c.clientWidth; redraw(); } }).observe(c);
+	return {canvas: c, redraw};
+}
+
+/** A picture over time, from which a range is selected with the pointer or the arrow keys.
+ * @param {string} label @param {Table | {starts: number[], m: {times: number[]}}} t
+ * @param {{left: number, height(): number, draw(ctx: CanvasRenderingContext2D, x: (c: number) => number, width: number, height: number): void, tell(c: number, y: number): string}} o */
+function timePicture(label, t, o) {
+	const times = t.m.times, n = times.length, axis = 20;
+	const status = el("p", {class: "status", role: "status"});
+	const hint = "Drag to select a part of the run.";
+	status.textContent = hint;
+	let cursor = -1, anchor = -1, width = 1;
+	const start = t.starts[0], end = times[n - 1];
+	const toX = (/** @type {number} */ ms) => o.left + (ms - start) / Math.max(end - start, 1e-9) * (width - o.left);
+	const x = (/** @type {number} */ c) => toX(c < n ? t.starts[c] : end);
+	const at = (/** @type {number} */ px) => {
+		const ms = start + (px - o.left) / (width - o.left) * (end - start);
+		let lo = 0, hi = n - 1;
+		while (lo < hi) { const mid = (lo + hi) >> 1; if (times[mid] < ms) lo = mid + 1; else hi = mid; }
+		return lo;
+	};
+	const c = canvas(label + ". " + hint + " With the keyboard: arrow keys move, with Shift they select, Escape shows all.", (ctx, w) => {
+		width = w;
+		const height = o.height();
+		ctx.clearRect(0, 0, w, height + axis);
+		o.draw(ctx, x, w, height);
+		ctx.fillStyle = css("--dim");
+		ctx.textAlign = "center";
+		const ticks = Math.max(2, Math.floor((w - o.left) / 130)), step = (end - start) / ticks;
+		for (let i = 0; i <= ticks; i++) {
+			const ms = start + i * step, px = toX(ms);
+			ctx.textAlign = i === 0 ? "left" : i === ticks ? "right" : "center";
+			ctx.fillText(clock(ms, step), px, height + 11);
+			ctx.fillRect(Math.min(px, w - 1), height, 1, 3);
+		}
+		const r = state.range;
+		if (r || anchor >= 0 && dragging) {
+			const [a, b] = dragging && anchor >= 0 ? [t.starts[Math.min(anchor, cursor)], times[Math.max(anchor, cursor)]] : /** @type {[number, number]} */ (r);
+			const x0 = Math.max(toX(a), o.left), x1 = Math.min(toX(b), w);
+			ctx.fillStyle = dark() ? "rgba(0,0,0,.55)" : "rgba(255,255,255,.62)";
+			ctx.fillRect(o.left, 0, Math.max(x0 - o.left, 0), height);
+			ctx.fillRect(x1, 0, Math.max(w - x1, 0), height);
+			ctx.strokeStyle = css("--accent");
+			ctx.lineWidth = 2;
+			ctx.strokeRect(x0, 1, Math.max(x1 - x0, 1), height - 2);
+		} else if (cursor >= 0) {
+			ctx.strokeStyle = css("--text");
+			ctx.lineWidth = 1;
+			ctx.strokeRect(x(cursor) + .5, .5, Math.max(x(cursor + 1) - x(cursor) - 1, 1), height - 1);
+		}
+		return height + axis;
+	});
+	let dragging = false;
+	const tell = (/** @type {number} */ y) => { status.textContent = cursor < 0 ? hint : clock(t.starts[cursor]) + " – " + clock(times[cursor]) + "  " + o.tell(cursor, y); };
+	const choose = () => select([t.starts[Math.min(anchor, cursor)], times[Math.max(anchor, cursor)]]);
+	/** @param {PointerEvent} e */
+	const point = (e) => { const box = c.canvas.getBoundingClientRect(); cursor = at(e.clientX - box.left); tell(e.clientY - box.top); };
+	c.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
+		if (e.button !== 0) return;
+		point(e);
+		anchor = cursor;
+		dragging = true;
+		c.canvas.setPointerCapture(e.pointerId);
+		c.redraw();
+	});
+	c.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ e) => { const was = cursor; point(e); if (was !== cursor) c.redraw(); });
+	c.canvas.addEventListener("pointerup", (/** @type {PointerEvent} */ e) => { if (dragging) { point(e); dragging = false; choose(); } });
+	c.canvas.addEventListener("pointercancel", () => { dragging = false; c.redraw(); });
+	c.canvas.addEventListener("pointerleave", () => { if (!dragging) { cursor = -1; tell(0); c.redraw(); } });
+	c.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
+		const step = e.key === "ArrowLeft" ? -1 : e.key === "ArrowRight" ? 1 : 0;
+		if (step) {
+			if (e.shiftKey && anchor < 0) anchor = Math.max(cursor, 0);
+			cursor = Math.min(Math.max(cursor + step, 0), n - 1);
+			if (!e.shiftKey) anchor = cursor;
+			tell(1);
+			if (e.shiftKey) choose(); else c.redraw();
+		} else if (e.key === "Enter" && cursor >= 0) {
+			anchor = cursor;
+			choose();
+		} else if (e.key === "Escape") {
+			anchor = -1;
+			select(null);
+		} else return;
+		e.preventDefault();
+	});
+	return {root: el("div", {}, c.canvas, status), redraw: c.redraw};
+}
+
+/** A heat map over time. @param {string} label @param {Table | {starts: number[], m: {times: number[]}}} t @param {{labels: string[], values: Float64Array, log?: boolean, show?: (v: number) => string}} d log: colors are for numbers of which few matter, too */
+function heatMap(label, t, d) {
+	const n = t.m.times.length;
+	const state_ = {d};
+	const row = () => Math.min(Math.max(Math.floor(260 / state_.d.labels.length), 12), 22);
+	const picture = timePicture(label, t, {
+		left: 124, height: () => state_.d.labels.length * row(),
+		draw(ctx, x, _w, height) {
+			const {labels, values} = state_.d, h = row();
+			let most = 0;
+			for (const v of values) if (v > most) most = v;
+			ctx.fillStyle = heat(0);
+			ctx.fillRect(124, 0, _w - 124, height);
+			for (let g = 0; g < labels.length; g++) {
+				for (let c = 0; c < n; c++) {
+					const v = values[g * n + c];
+					if (!(v > 0)) continue;
+					ctx.fillStyle = heat(0.12 + 0.88 * (state_.d.log ? Math.log1p(v) / Math.log1p(most) : Math.sqrt(v / most)));
+					const x0 = x(c), x1 = x(c + 1);
+					ctx.fillRect(x0, g * h, Math.max(x1 - x0 - (x1 - x0 > 6 ? 1 : 0), 1), h - 1);
+				}
+			}
+			ctx.textAlign = "right";
+			ctx.fillStyle = css("--dim");
+			for (let g = 0; g < labels.length; g++) ctx.fillText(cut(labels[g], 16), 117, g * h + h / 2);
+		},
+		tell(c, y) {
+			const g = Math.min(Math.max(Math.floor(y / row()), 0), state_.d.labels.length - 1), v = state_.d.values[g * n + c] || 0;
+			return state_.d.labels[g] + ": " + (state_.d.show || count)(v);
+		},
+	});
+	const table = lazyTable("Values of this heat map as a table", () => ({
+		head: ["until", ...state_.d.labels],
+		rows: Array.from({length: n}, (_, c) => [clock(t.m.times[c]), ...state_.d.labels.map((_l, g) => (state_.d.show || count)(state_.d.values[g * n + c] || 0))]),
+	}));
+	const root = el("div", {class: "heat"}, picture.root, table.root);
+	return {root, redraw: picture.redraw, set(/** @type {typeof d} */ next) { state_.d = next; table.stale(); picture.redraw(); }};
+}
+
+/** @param {string} text @param {number} n */
+function cut(text, n) {
+	const all = Array.from(text);
+	return all.length <= n ? text : all.slice(0, n - 1).join("") + "…";
+}
+
+/** A table that is made when it is opened: what a picture shows, for those who do not see it. @param {string} label @param {() => {head: string[], rows: string[][]}} make */
+function lazyTable(label, make) {
+	const body = el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label});
+	const root = el("details", {}, el("summary", {}, label), body);
+	let fresh = false;
+	const fill = () => {
+		if (fresh || !root.open) return;
+		fresh = true;
+		const {head, rows} = make();
+		const table = el("table", {}, el("caption", {class: "hidden"}, label), el("thead", {}, el("tr", {}, ...head.map((h, i) => el("th", {scope: "col", class: i ? "n" : ""}, el("span", {}, h))))));
+		const tbody = el("tbody");
+		for (const r of rows.slice(0, 1000)) tbody.append(el("tr", {}, ...r.map((v, i) => el("td", {class: i ? "n" : ""}, v))));
+		table.append(tbody);
+		body.replaceChildren(table);
+	};
+	root.addEventListener("toggle", fill);
+	return {root, stale() { fresh = false; fill(); }};
+}
+
+/** Lines over time. @param {string} label @param {Table} t @param {() => {name: string, values: Float64Array}[]} make @param {(v: number) => string} show */
+function lineChart(label, t, make, show) {
+	const n = t.m.times.length;
+	let lines = make();
+	const most = () => { let m = 0; for (const l of lines) for (const v of l.values) if (v > m) m = v; return m; };
+	const least = () => { let m = 0; for (const l of lines) for (const v of l.values) if (v < m) m = v; return m; };
+	const legend = el("div", {class: "legend"});
+	const picture = timePicture(label, t, {
+		left: 74, height: () => 170,
+		draw(ctx, x, w, height) {
+			const hi = most() || 1, lo = least(), y = (/** @type {number} */ v) => height - 8 - (v - lo) / (hi - lo || 1) * (height - 20);
+			ctx.strokeStyle = css("--line");
+			ctx.fillStyle = css("--dim");
+			ctx.textAlign = "right";
+			ctx.lineWidth = 1;
+			for (let i = 0; i <= 4; i++) {
+				const v = lo + (hi - lo) * i / 4;
+				ctx.beginPath();
+				ctx.moveTo(74, Math.round(y(v)) + .5);
+				ctx.lineTo(w, Math.round(y(v)) + .5);
+				ctx.stroke();
+				ctx.fillText(show(v), 68, y(v));
+			}
+			lines.forEach((l, i) => {
+				ctx.strokeStyle = ctx.fillStyle = COLORS[i % COLORS.length];
+				ctx.lineWidth = 1.8;
+				ctx.beginPath();
+				let pen = false;
+				for (let c = 0; c < n; c++) {
+					const v = l.values[c];
+					if (isNaN(v)) { pen = false; continue; }
+					const px = (x(c) + x(c + 1)) / 2;
+					if (pen) ctx.lineTo(px, y(v)); else ctx.moveTo(px, y(v));
+					pen = true;
+					if (n < 60) ctx.rect(px - 1, y(v) - 1, 2, 2);
+				}
+				ctx.stroke();
+			});
+		},
+		tell: (c) => lines.map((l) => l.name + " " + show(l.values[c] || 0)).join("   "),
+	});
+	const table = lazyTable("Values of these lines as a table", () => ({
+		head: ["until", ...lines.map((l) => l.name)], rows: Array.from({length: n}, (_, c) => [clock(t.m.times[c]), ...lines.map((l) => isNaN(l.values[c]) ? "" : show(l.values[c]))]),
+	}));
+	const label_ = () => legend.replaceChildren(...(lines.length > 1 || lines[0] && lines[0].name ? lines.map((l, i) => {
+		const mark = el("i");
+		mark.style.background = COLORS[i % COLORS.length];
+		return el("span", {}, mark, cut(l.name || "all", 60));
+	}) : []));
+	label_();
+	return {
+		root: el("div", {class: "lines"}, picture.root, legend, table.root),
+		redraw: picture.redraw,
+		renew() { lines = make(); label_(); table.stale(); picture.redraw(); },
+	};
+}
