@@ -59,14 +59,19 @@ func TestReplayOutput(t *testing.T) {
 	}
 }
 
-// TestReplayTimeline checks which names of files select a timeline, and that it is compressed by its name.
-// TestReplayLines checks that a name that ends in .jsonl gets lines of json2, unless -f says otherwise.
-func TestReplayLines(t *testing.T) {
-	dir := t.TempDir()
-	run := filepath.Join(dir, "run.jsonl")
+// shortFile writes a short recording to a directory of its own.
+func shortFile(t *testing.T) (dir, run string) {
+	dir = t.TempDir()
+	run = filepath.Join(dir, "run.jsonl")
 	if err := os.WriteFile(run, []byte(shortRun), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return dir, run
+}
+
+// TestReplayLines checks that a name that ends in .jsonl gets lines of json2, unless -f says otherwise.
+func TestReplayLines(t *testing.T) {
+	dir, run := shortFile(t)
 	for _, tc := range []struct {
 		name, form string
 		lines      bool
@@ -82,12 +87,9 @@ func TestReplayLines(t *testing.T) {
 	}
 }
 
+// TestReplayTimeline checks which names of files select a timeline, and that it is compressed by its name.
 func TestReplayTimeline(t *testing.T) {
-	dir := t.TempDir()
-	run := filepath.Join(dir, "run.jsonl")
-	if err := os.WriteFile(run, []byte(shortRun), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir, run := shortFile(t)
 	for _, tc := range []struct {
 		name, form string
 		timeline   bool

@@ -12,6 +12,18 @@ import (
 	"btc/loader/output"
 )
 
+// report returns the report of runs as a recording, and as text.
+func report(runs *merge.Runs) (recording, text string) {
+	at := time.Unix(1, 0)
+	recording = string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at))
+	names, _ := runs.Names()
+	for _, name := range names {
+		recording += string(runs.AppendJSON(nil, name, at))
+		text += string(runs.AppendText(nil, name)) + "\n"
+	}
+	return recording, text
+}
+
 // TestMerged checks that a merged report replays: as btc merge prints it, with and without --by host, and with the stacks
 // of the hosts.
 func TestMerged(t *testing.T) {
@@ -30,13 +42,7 @@ func TestMerged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at := time.Unix(1, 0)
-		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
-		names, _ := runs.Names()
-		for _, name := range names {
-			recording += string(runs.AppendJSON(nil, name, at))
-			want += string(runs.AppendText(nil, name)) + "\n"
-		}
+		recording, want := report(runs)
 		out, cut, err := replayText(recording, Options{})
 		if err != nil || cut || out != want {
 			t.Errorf("by host %v: %v, cut %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, cut, out, want, recording)
@@ -71,13 +77,7 @@ func TestMergedSeries(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at := time.Unix(1, 0)
-		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
-		names, _ := runs.Names()
-		for _, name := range names {
-			recording += string(runs.AppendJSON(nil, name, at))
-			want += string(runs.AppendText(nil, name)) + "\n"
-		}
+		recording, want := report(runs)
 		if out, cut, err := replayText(recording, Options{}); err != nil || cut || out != want {
 			t.Errorf("by host %v: %v, cut %v\n%s\nwant\n%s\nrecording\n%s", byHost, err, cut, out, want, recording)
 		}
@@ -103,13 +103,7 @@ func TestMergedOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at := time.Unix(1, 0)
-		recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
-		names, _ := runs.Names()
-		for _, name := range names {
-			recording += string(runs.AppendJSON(nil, name, at))
-			want += string(runs.AppendText(nil, name)) + "\n"
-		}
+		recording, want := report(runs)
 		if !byHost && !strings.HasPrefix(want, "@[\n        y+2\n        x+1\n, a]: 1\n@[\n, b]: 1\n@[\n        x+1\n, b]: 1\n@[\n        y+2\n, b]: 1\n@[\n        x+1\n, c]: 1\n") {
 			t.Errorf("merged:\n%s", want)
 		}
@@ -131,13 +125,7 @@ func TestMergedStackValues(t *testing.T) {
 	if _, err := runs.Read("h", strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	at := time.Unix(1, 0)
-	recording, want := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at)), ""
-	names, _ := runs.Names()
-	for _, name := range names {
-		recording += string(runs.AppendJSON(nil, name, at))
-		want += string(runs.AppendText(nil, name)) + "\n"
-	}
+	recording, want := report(runs)
 	if out, _, err := replayText(recording, Options{}); err != nil || out != want || !strings.Contains(out, "y+2\n        x+1\n\n") {
 		t.Errorf("%v\n%s\nwant\n%s\nrecording\n%s", err, out, want, recording)
 	}
@@ -157,12 +145,7 @@ func TestMixedVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at := time.Unix(1, 0)
-		recording := string(merge.AppendFinal(runs.AppendHead(nil, at, nil), at))
-		names, _ := runs.Names()
-		for _, name := range names {
-			recording += string(runs.AppendJSON(nil, name, at))
-		}
+		recording, _ := report(runs)
 		out, _, err := replayText(recording, Options{})
 		if err != nil || !strings.HasPrefix(out, "@[\n        f+2\n        main+1\n]: 5\n") {
 			t.Errorf("%v\n%s\n%s", err, out, recording)
