@@ -330,6 +330,7 @@ type Map struct {
 	Depth int  // stack: most frames, 1..1024
 	User  bool // stack: user stacks
 	Grows bool // plain: all that programs do is add constants above 0; set with Meta.For
+	Adds  bool // plain, with stacks in the keys: programs change values only by adding to them
 
 	// Set by lowering (passes/lower-maps): the BPF map.
 	BPF BPFMap

@@ -90,6 +90,29 @@ func mapAdapter(m *ir.Module) func(x *ir.Map) {
 	}
 }
 
+// setAdds sets Adds of the module's maps.
+func setAdds(m *ir.Module) {
+	adds, other := map[string]bool{}, map[string]bool{}
+	for _, f := range m.Funcs {
+		for _, b := range f.Blocks {
+			for _, v := range b.Values {
+				if len(v.Args) == 0 || v.Args[0].Op != ir.OpMapRef {
+					continue
+				}
+				switch v.Op {
+				case ir.OpMapAdd:
+					adds[v.Args[0].Sym] = true
+				case ir.OpMapSet, ir.OpMapSetMem:
+					other[v.Args[0].Sym] = true
+				}
+			}
+		}
+	}
+	for _, x := range m.Maps {
+		x.Adds = adds[x.Name] && !other[x.Name] && x.Shape == ir.ShapePlain && x.Key != nil && holdsStack(x.Key)
+	}
+}
+
 // exporterForm changes a map to the format of ebpf_exporter, which reads 8-byte numbers: the last
 // part of a key is the histogram bucket, and the number after the last bucket is the sum of the
 // values. No kernel before 5.12 can change a shared minimum or maximum: the last part of its key is

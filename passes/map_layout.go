@@ -35,6 +35,7 @@ func chooseMaps(m *ir.Module) []ir.Diag {
 	names := takenNames(m)
 	counted := measured(m)
 	adapt := mapAdapter(m)
+	setAdds(m)
 	nameSections(m)
 	for _, x := range m.Maps {
 		if x.Shape == ir.ShapeIntern {

@@ -287,7 +287,7 @@ func mapOf(mod *ir.Module, m *ir.Map) manifest.Map {
 		Name: m.Name, Symbol: mod.MapSymbol(m), Shape: string(m.Shape), Type: m.BPF.Type,
 		KeySize: m.BPF.KeySize, ValueSize: m.BPF.ValueSize, MaxEntries: m.BPF.MaxEntries,
 		ValueOff: m.BPF.ValueOff, Present: m.BPF.Present, Gens: m.BPF.Gens, GenOff: m.BPF.GenOff, LenKey: m.BPF.Len,
-		MapNames: m.MapNames, MapParams: m.MapParams, Depth: m.Depth, User: m.User, Pos: pos(m.Pos), Grows: m.Grows,
+		MapNames: m.MapNames, MapParams: m.MapParams, Depth: m.Depth, User: m.User, Pos: pos(m.Pos), Grows: m.Grows, Adds: m.Adds,
 	}
 	if m.BPF.Parts || m.BPF.Hashed || m.BPF.Low {
 		out.Stored = &manifest.Stored{KeySize: m.BPF.KeySize, Low: m.BPF.Low, Parts: m.BPF.Parts}

@@ -289,7 +289,10 @@ type Map struct {
 	MapNames
 	// Grows means that programs only add positive constants to a plain map. It is set only in objects in the format
 	// of another program (For).
-	Grows    bool    `json:"grows,omitempty"`
+	Grows bool `json:"grows,omitempty"`
+	// Adds means that programs change values of a plain map only by adding to them: elements whose keys turn out to be the
+	// same stack are added. It is set only for maps with stacks in their keys.
+	Adds     bool    `json:"adds,omitempty"`
 	Value    *Layout `json:"value,omitempty"` // plain: the value; aggregations: signedness of the argument
 	ValueOff int     `json:"value_off"`
 	Present  int     `json:"present"` // offset of the u64 that is not 0 if the value is set; -1: it is set if the element exists

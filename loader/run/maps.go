@@ -160,10 +160,17 @@ func (t *mapTable) walk(m *manifest.Map, drain bool) (out []render.Element, keys
 func (t *mapTable) walkStacks(m *manifest.Map, drain bool, refs []stackRef, cached map[string][][]byte) (out []render.Element, keys [][]byte, err error) {
 	var order []string
 	values := map[string][][]byte{}
+	from := map[string]string{} // the key in the map of a value that cannot be added to another
 	add := func(key []byte, more [][]byte) {
+		own := string(key)
 		k := string(t.canonicalKey(refs, key))
 		if values[k] == nil {
-			order = append(order, k)
+			order, from[k] = append(order, k), own
+		} else if m.Shape == "plain" && !m.Adds && from[k] != own {
+			if own != k { // what was assigned before the program knew the stack is the older value
+				return
+			}
+			values[k], from[k] = nil, own
 		}
 		values[k] = append(values[k], more...)
 	}

@@ -23,9 +23,13 @@ func TestEqualStacks(t *testing.T) {
 	key := &manifest.Layout{Kind: "tuple", Size: 24, Fields: []manifest.Field{{Off: 0, Layout: manifest.Layout{Kind: "int", Size: 8}}, {Off: 8, Layout: stack}}}
 	signed := &manifest.Layout{Kind: "int", Size: 8, Signed: true}
 	maps := []manifest.Map{{Name: "ustack_16", Symbol: "ustack_16", Shape: "stack", KeySize: 8, ValueSize: 8 * depth, Depth: depth, User: true}}
-	for name, size := range map[string]int{"count": 8, "sum": 8, "avg": 16, "stats": 16, "min": 16, "max": 16, "hist": 66 * 8, "lhist": 4 * 8, "plain": 8} {
+	for name, size := range map[string]int{"count": 8, "sum": 8, "avg": 16, "stats": 16, "min": 16, "max": 16, "hist": 66 * 8, "lhist": 4 * 8, "plain": 8, "set": 8} {
 		m := manifest.Map{Name: "@" + name, Symbol: name, Shape: name, KeySize: 24, ValueSize: size, Key: key, Value: signed, Present: -1}
 		switch name {
+		case "plain":
+			m.Adds = true
+		case "set": // assigned
+			m.Shape = "plain"
 		case "min", "max":
 			m.ValueOff = 8
 		case "lhist":
@@ -84,6 +88,7 @@ func TestEqualStacks(t *testing.T) {
 			put("hist", x, 0, n)
 			put("lhist", x, n, 0, n)
 			put("plain", x, n)
+			put("set", x, n)
 		}
 	}
 	for _, drain := range []bool{false, true} {
@@ -97,7 +102,7 @@ func TestEqualStacks(t *testing.T) {
 			}
 			fill(with)
 			n := map[bool]uint64{true: 1 + 2 + 3, false: 1 + 2}[with]
-			want := map[string]uint64{"count": n, "sum": 10 * n, "avg": 100 * n, "stats": 100 * n, "min": 1, "max": 1<<64 - 1, "hist": 0, "lhist": 0, "plain": 0}
+			want := map[string]uint64{"count": n, "sum": 10 * n, "avg": 100 * n, "stats": 100 * n, "min": 1, "max": 1<<64 - 1, "hist": 0, "lhist": 0, "plain": 0, "set": 0}
 			for name, value := range want {
 				x := m.Map("@" + name)
 				read := tab.elements
@@ -127,6 +132,10 @@ func TestEqualStacks(t *testing.T) {
 						t.Errorf("%s: %d", name, el.Buckets)
 					case name == "plain" && binary.NativeEndian.Uint64(el.Bytes) != n:
 						t.Errorf("%s: %d, want %d", name, el.Bytes, n)
+					case name == "set":
+						if got := binary.NativeEndian.Uint64(el.Bytes); with && got != 3 || !with && got != 1 && got != 2 {
+							t.Errorf("set: %d, with the program's own %v", got, with)
+						}
 					case (name == "avg" || name == "stats") && el.Count != n:
 						t.Errorf("%s: of %d, want %d", name, el.Count, n)
 					}

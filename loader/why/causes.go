@@ -53,7 +53,7 @@ var Causes = []Cause{
 	{Compat, false, "the process of -p is a 32-bit program", "{probe} never fired: process {pid} is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
 	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that {filter} rejects; check what it selects, or run without it"},
 	{OtherPID, false, "pid is compared with a process ID of another PID namespace", "predicate {test} was false {n}: pid {name} is of another PID namespace; for btrun the process is {pid}"},
-	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: no process of the PID namespace of btrun has the ID {name}"},
+	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: no process of the PID namespace of btrun has the ID {name} now"},
 	{"comm-too-long", false, "comm is compared with a name of more than 15 bytes", "predicate {test} was false {n}: comm has at most 15 bytes; compare with {short}"},
 	{"string-cut", false, "a string is compared with a literal that is longer than it can be", "predicate {test} was false {n}: the string has at most {max} bytes, and the literal has {length}; make the string longer{seen}"},
 	{"never-negative", false, "an unsigned number is compared with a negative one", "predicate {test} was false {n}: {left} is an unsigned number of {size} bytes, which is never negative; cast it: (int{bits}){left}{seen}"},
