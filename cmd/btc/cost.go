@@ -273,6 +273,15 @@ func (r *costOf) text(w io.Writer) {
 			note("not measured, so a usual cost is assumed: " + name)
 		}
 	}
+	for i := range r.Programs {
+		p := &r.Programs[i]
+		for _, c := range p.Cheaper {
+			note(fmt.Sprintf("hint: %s costs %s ns, %s costs %s ns; %s", c.Probe, nanoseconds(c.NS), p.Probe, nanoseconds(*p.ProbeNS), c.Note))
+		}
+		if (p.Kind == probe.Uprobe || p.Kind == probe.Uretprobe) && len(p.Cheaper) == 0 && p.ProbeNS != nil && *p.ProbeNS > 10*p.NS {
+			note("a " + p.Kind + " interrupts the program at each hit, also where a filter of the script rejects the event; btrun -p PID limits the hits to one process")
+		}
+	}
 	if len(notes) > 0 {
 		fmt.Fprintln(w)
 	}

@@ -32,6 +32,8 @@ type Program struct {
 	ProbeNote string   `json:"probe_note,omitempty"`
 	Insns     int      `json:"instructions"` // instructions on the path of NS
 	Calls     []Call   `json:"calls"`        // helper calls on that path, the most expensive first
+	// Cheaper are probes that can answer the same question at a lower cost of the probe itself.
+	Cheaper []Cheaper `json:"cheaper,omitempty"`
 	// Loops is set if NS counts one iteration of a loop with an unknown trip count.
 	Loops bool `json:"loops,omitempty"`
 	// Unmeasured are helpers that are not in the table. The median of all helpers is used for them.
@@ -62,6 +64,7 @@ func Estimate(o *object.Object, t *kernel.Target, table *Table) ([]Program, erro
 		e.out = Program{Name: p.Name, Probe: p.Attach.Attaches(p.Kind), Kind: p.Kind, Line: p.Pos.Line, Calls: []Call{}}
 		e.program()
 		e.ofProbe(p)
+		e.out.Cheaper = e.cheaper(p, t)
 		all = append(all, e.out)
 	}
 	return all, nil
