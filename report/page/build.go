@@ -430,6 +430,7 @@ func (m *MapBuilder) encode(number []int32) {
 				x.Buckets = append(x.Buckets, int(y.bucket-first))
 			}
 		}
+		m.Cells += len(x.A)
 		m.Times, m.Columns = append(m.Times, c.end), append(m.Columns, x)
 	}
 }
@@ -609,6 +610,10 @@ func (b *Builder) Finish() *Data {
 	if e := b.Data.Events; e != nil {
 		if len(e.T) == 0 {
 			b.Data.Events = nil
+		}
+		e.Counts = make([]int, len(e.Calls))
+		for _, c := range e.Call {
+			e.Counts[c]++
 		}
 		if !slices.ContainsFunc(e.Took, func(n Number) bool { return int64(n.Value) >= 0 }) {
 			e.Took = nil

@@ -96,6 +96,7 @@ type Map struct {
 	Joined   int        `json:"joined,omitempty"`   // number of intervals of the run in a column, if there are several
 	Keys     []*Key     `json:"keys,omitempty"`
 	Rows     int        `json:"rows"`
+	Cells    int        `json:"cells"`            // values in all columns
 	Texts    []string   `json:"texts,omitempty"`  // values that are not numbers, as last shown
 	Bounds   [][2]Bound `json:"bounds,omitempty"` // of the buckets of a histogram, inclusive
 	Decimal  bool       `json:"decimal,omitempty"`
@@ -146,7 +147,8 @@ type Tree struct {
 // Events are the lines that the script printed.
 type Events struct {
 	Calls   []Call   `json:"calls"`
-	Texts   []string `json:"texts"` // each once
+	Counts  []int    `json:"counts"` // lines of each call
+	Texts   []string `json:"texts"`  // each once
 	Hosts   []string `json:"hosts,omitempty"`
 	T       []int    `json:"t"` // time in microseconds, as the difference to the one before
 	Call    []int    `json:"c"` // index in Calls

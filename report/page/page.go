@@ -9,12 +9,9 @@ package page
 
 import (
 	"bufio"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -48,9 +45,6 @@ var JavaScript = sync.OnceValue(func() string {
 //go:embed page.html
 var frame string
 
-// plainSize is the size in bytes up to which data is in the page as it is, readable in an editor; larger data is compressed.
-const plainSize = 16 << 10
-
 // Write writes the page of a recording. base is the recording to compare it with, or nil.
 func Write(w io.Writer, d, base *Data) error { return write(w, d, base, false) }
 
@@ -64,11 +58,7 @@ func write(w io.Writer, d, base *Data, live bool) error {
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	title := d.Title()
-	before, after, _ := strings.Cut(frame, "{{data}}")
-	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{script}}", JavaScript())
-	if _, err := fill.WriteString(out, before); err != nil {
-		return err
-	}
+	heads, parts := "", [][]byte(nil)
 	for _, x := range []struct {
 		id   string
 		data *Data
@@ -76,11 +66,24 @@ func write(w io.Writer, d, base *Data, live bool) error {
 		if x.data == nil {
 			continue
 		}
-		if err := writeData(out, x.id, x.data); err != nil {
+		elements, err := dataElements(x.id, x.data)
+		if err != nil {
+			return err
+		}
+		heads += string(elements[0])
+		parts = append(parts, elements[1:]...)
+	}
+	before, after, _ := strings.Cut(frame, "{{parts}}")
+	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{data}}", heads, "{{script}}", JavaScript())
+	if _, err := fill.WriteString(out, before); err != nil {
+		return err
+	}
+	for _, part := range parts { // after the script, which shows what is there
+		if _, err := out.Write(part); err != nil {
 			return err
 		}
 	}
-	if _, err := fill.WriteString(out, after); err != nil {
+	if _, err := out.WriteString(after); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -106,34 +109,6 @@ func policy() string {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-// writeData writes data as an element of the page that no browser runs. json.Marshal escapes <, > and &, so that it cannot end
-// the element.
-func writeData(out *bufio.Writer, id string, d *Data) error {
-	text, err := json.Marshal(d)
-	if err != nil {
-		return err
-	}
-	kind := "application/json"
-	if len(text) > plainSize {
-		kind = "application/gzip+base64"
-		var packed bytes.Buffer
-		z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-		if err != nil {
-			return err
-		}
-		if _, err := z.Write(text); err != nil {
-			return err
-		}
-		if err := z.Close(); err != nil {
-			return err
-		}
-		text = make([]byte, base64.StdEncoding.EncodedLen(packed.Len()))
-		base64.StdEncoding.Encode(text, packed.Bytes())
-	}
-	_, err = fmt.Fprintf(out, "<script type=\"%s\" id=\"%s\">%s</script>\n", kind, id, text)
-	return err
 }
 
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")

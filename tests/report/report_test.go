@@ -21,8 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -102,7 +104,7 @@ func browse(t *testing.T, browser, url, allowed string) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.run(chromedp.Navigate(url), chromedp.WaitReady(`html[data-ready]`))
+	x.run(chromedp.Navigate(url), chromedp.WaitReady(`html[data-complete]`))
 	t.Cleanup(func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -141,6 +143,12 @@ func (x *tab) eval(expr string) string {
 	return string(text)
 }
 
+// settle waits until what is not on the screen shows the selected part, too.
+func (x *tab) settle() {
+	x.t.Helper()
+	x.run(chromedp.WaitReady(`html:not([data-busy])`))
+}
+
 // text returns the text of an element.
 func (x *tab) text(selector string) string {
 	x.t.Helper()
@@ -167,6 +175,7 @@ func (x *tab) drag(selector string, x0, x1, y float64) {
 	c.setPointerCapture = () => {};
 	send("pointerdown", %v); send("pointermove", %v); send("pointerup", %v);
 })()`, selector, y, x0, x1, x1))
+	x.settle()
 }
 
 // axe checks a page with axe-core.
@@ -246,6 +255,7 @@ func TestPage(t *testing.T) {
 	x.expect("#map-calls .answer", "214 in 2 elements", "93%")
 	x.expect("#lines .answer", "2 lines")
 	x.eval(`document.querySelector(".range button").click()`)
+	x.settle()
 	x.expect("#lines .answer", "5 lines")
 
 	// The flame graph: boxes, zoom, search, and the keyboard.
@@ -443,26 +453,44 @@ func large() *page.Data {
 	return b.Finish()
 }
 
-// TestLarge checks that a large page is fast: the first picture within a second, and what a person does within 50 ms. The limits are
-// larger here, for a machine that does something else, too; the times are logged.
+// TestLarge checks that a large page is fast: the first screen within a second, and what a person does within 50 ms. The limits are
+// larger here, and for the time of the processor, for a machine that does something else, too; the times are logged.
 func TestLarge(t *testing.T) {
 	tier.Real.Need(t, "starts a browser")
 	d := large()
 	x := open(t, d, nil)
-	t.Logf("first picture: %s ms", x.eval(`document.documentElement.dataset.ready`))
+	t.Logf("first screen: %s ms, all of the page: %s ms", x.eval(`document.documentElement.dataset.ready`), x.eval(`document.documentElement.dataset.complete`))
+	if _, err := chromedp.Call(x.ctx, performance.Enable, performance.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	cpu := func() float64 { // of the thread that a person waits for, in milliseconds
+		r, err := chromedp.Call(x.ctx, performance.GetMetrics, cdp.Empty{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range r.Metrics {
+			if m.Name == "ThreadTime" {
+				return 1000 * m.Value
+			}
+		}
+		t.Fatal("the browser has no ThreadTime")
+		return 0
+	}
 	measure := func(what, action string) {
 		t.Helper()
-		var best float64 = 1e9
-		for range 3 {
+		best, least := 1e9, 1e9
+		for range 5 {
+			x.settle()
+			before := cpu()
 			ms, err := strconv.ParseFloat(x.eval(`String((() => { const t = performance.now(); `+action+`; return performance.now() - t; })())`), 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			best = min(best, ms)
+			best, least = min(best, ms), min(least, cpu()-before)
 		}
-		t.Logf("%s: %.1f ms", what, best)
-		if best > 500 {
-			t.Errorf("%s takes %.1f ms", what, best)
+		t.Logf("%s: %.1f ms, of which the processor is used for %.1f ms", what, best, least)
+		if least > 150 {
+			t.Errorf("%s takes %.1f ms", what, least)
 		}
 	}
 	x.expect("#map-keys .tools", "100,000 elements")

@@ -3,20 +3,23 @@
 
 /**
  * @typedef {number | string} Num an integer; a string if a number cannot represent it
- * @typedef {{name: string, numeric?: boolean, texts: string[], at: number[]}} Key
- * @typedef {{r: number[], a: Num[], n?: Num[], b?: number[]}} RawColumn
- * @typedef {{depth: number[], frame: number[], leaf: number[]}} RawTree
- * @typedef {{name: string, shape: string, unit?: string, help?: string, line?: number, scalar?: boolean, host?: boolean, scratch?: boolean,
+ * @typedef {number[] | Uint8Array | Int8Array | Uint16Array | Int16Array | Uint32Array | Int32Array | Float64Array} Ints
+ * @typedef {Ints | Num[]} Nums
+ * @typedef {{name: string, numeric?: boolean, texts: string[], at: Ints}} Key
+ * @typedef {{r: Ints, a: Nums, n?: Nums, b?: Ints}} RawColumn
+ * @typedef {{depth: Ints, frame: Ints, leaf: Ints}} RawTree
+ * @typedef {{name: string, shape: string, part?: string, cells: number, unit?: string, help?: string, line?: number, scalar?: boolean, host?: boolean, scratch?: boolean,
  *   level?: boolean, interval?: number, joined?: number, keys?: Key[], rows: number, texts?: string[], bounds?: (number | null)[][], decimal?: boolean,
  *   times: number[], columns: RawColumn[], tree?: RawTree, omitted?: {rows: number, value: Num}, cut?: {depth: Num, unwind: Num, lost: Num, of: Num}}} RawMap
- * @typedef {{calls: {kind: string, line: number}[], texts: string[], hosts?: string[], t: number[], c: number[], x: number[], h?: number[], d?: Num[], omitted?: number}} RawEvents
+ * @typedef {{calls: {kind: string, line: number}[], counts: number[], part?: string, texts: string[], hosts?: string[], t: Ints, c: Ints, x: Ints, h?: Ints, d?: Nums, omitted?: number}} RawEvents
  * @typedef {{line: number, end: number, probes: string[], maps?: string[], calls?: number[]}} Clause
  * @typedef {{file: string, script: {file: string, source: string, clauses?: Clause[]}, host?: string, kernel?: string, arch?: string, object?: string,
  *   compiler?: string, params?: {name: string, value: string}[], hosts?: string[], merged?: boolean, byHost?: boolean, attached?: number, started: number,
  *   offset: number, zone?: string, duration: number, ended: boolean, losses?: {cause: string, n: Num}[], coverage?: string[],
- *   messages?: {at: number, text: string, error?: boolean, line?: number}[], maps: RawMap[], events?: RawEvents, frames?: {name: string, kind: string}[]}} Data
+ *   messages?: {at: number, text: string, error?: boolean, line?: number}[], maps: RawMap[], events?: RawEvents, frames?: {name: string, kind: string}[], framesPart?: string}} Data
  * @typedef {[number, number] | null} Part a part of the run, in milliseconds
  * @typedef {{update(): void, redraw(): void}} View
+ * @typedef {{root: HTMLElement, views: View[], stale?: boolean}} Card
  */
 
 
@@ -35,6 +38,9 @@ function el(tag, props, ...children) {
 
 /** @param {Num | undefined} n */
 const num = (n) => typeof n === "string" ? Number(n) : n || 0;
+
+/** Numbers as floating point. @param {Nums} all */
+const floats = (all) => Array.isArray(all) ? Float64Array.from(all, num) : new Float64Array(all);
 
 const grouped = new Intl.NumberFormat("en-US");
 /** @param {number} n an integer, or a rate */

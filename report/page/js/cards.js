@@ -24,9 +24,14 @@ function clauseAt(line) {
 	return 0;
 }
 
-/** The map of the base with the same name and meaning. @param {RawMap} m @returns {Table | null} */
+/** The map of the base with the same name and meaning. @param {RawMap} m @returns {RawMap | null} */
 function ofBase(m) {
-	const b = state.base && state.base.maps.find((x) => x.name === m.name && x.shape === m.shape && (x.keys || []).length === (m.keys || []).length);
+	return state.base && state.base.maps.find((x) => x.name === m.name && x.shape === m.shape && (x.keys || []).length === (m.keys || []).length) || null;
+}
+
+/** @param {RawMap} m */
+function baseTable(m) {
+	const b = ofBase(m);
 	return b ? new Table(b) : null;
 }
 
@@ -56,20 +61,21 @@ function largest(v, n) {
 /** Groups of rows for a picture over time: those with the largest values of a part of the key, and the others. @param {Table} t @param {number} part -1: the whole key @param {number} n */
 function groupsOf(t, part, n) {
 	const v = t.values(null);
-	/** @type {number[]} */
+	/** @type {Ints} */
 	let ids = [], names = /** @type {string[]} */ ([]);
 	if (part >= 0) {
 		const k = /** @type {Key[]} */ (t.m.keys)[part];
 		ids = k.at;
 		names = k.texts;
 	} else {
-		ids = Array.from({length: t.rows}, (_, i) => i);
+		ids = new Int32Array(t.rows).map((_, i) => i);
 	}
 	const sums = new Float64Array(part >= 0 ? names.length : t.rows);
 	for (let i = 0; i < t.rows; i++) if (v[i] > 0) sums[ids[i]] += v[i];
 	let top = largest(sums, n);
 	let others = 0;
-	const used = sums.reduce((k, x) => k + (x > 0 ? 1 : 0), 0);
+	let used = 0;
+	for (let i = 0; i < sums.length; i++) if (sums[i] > 0) used++;
 	if (used > top.length) { others = used - top.length + 1; top = top.slice(0, n - 1); }
 	const at = new Int32Array(sums.length).fill(others ? top.length : -1);
 	top.forEach((g, i) => { at[g] = i; });
@@ -88,7 +94,7 @@ function mainPart(t) {
 
 /** @param {Table} t @param {(v: number) => string} show */
 function flameCard(t, show) {
-	const base = ofBase(t.m), m = t.m;
+	const base = baseTable(t.m), m = t.m;
 	const {root, says} = card(m, "stacks, " + (m.shape === "count" ? "samples" : m.shape) + (t.unit ? " in " + t.unit : ""));
 	if (m.cut) {
 		const of = num(m.cut.of), why = [[m.cut.depth, "have as many frames as the script asks for"], [m.cut.unwind, "could not be unwound to the end"], [m.cut.lost, "were lost"]];
@@ -130,7 +136,7 @@ function rowsOf(t) {
 
 /** @param {Table} t */
 function histogramCard(t) {
-	const m = t.m, base = ofBase(m), baseRows = base ? rowsByKey(base) : null;
+	const m = t.m, base = baseTable(m), baseRows = base ? rowsByKey(base) : null;
 	const {root, says} = card(m, m.shape === "hist" ? "histogram" : "linear histogram");
 	const keyed = t.rows > 1 || !m.scalar;
 	let row = -1;
@@ -189,17 +195,18 @@ function histogramCard(t) {
 	root.append(main.childNodes.length ? el("div", {class: "pair"}, side, main) : side);
 	if (keyed && t.rows > 1) {
 		const sort = (m.keys || []).length;
+		let v = t.values();
 		/** @type {Col[]} */
 		const kcols = (m.keys || []).map((k, p) => /** @type {Col} */ ({title: k.name, n: k.numeric, text: (r) => t.part(r, p), value: k.numeric ? (r) => Number(t.part(r, p)) : undefined}));
-		kcols.push({title: "count", n: true, text: (r) => count(t.values()[r]), value: (r) => t.values()[r]}, {title: "share", text: () => "", bar: (r) => t.values()[r] / (keyMost || 1)});
+		kcols.push({title: "count", n: true, text: (r) => count(v[r]), value: (r) => v[r]}, {title: "share", text: () => "", bar: (r) => v[r] / (keyMost || 1)});
 		for (const [name, q] of /** @type {[string, number][]} */ ([["p50", .5], ["p99", .99], ["max ≤", 1]])) kcols.push({title: name, n: true, text: (r) => quantile(t, t.histogramOf(r), q)});
 		let keyMost = 1;
 		const pick = (/** @type {number} */ r) => { row = row === r ? -1 : r; allButton.hidden = row < 0; refresh(); if (map) map.set(heatOf()); keys.redraw(); };
 		const allButton = el("button", {hidden: true, onclick() { row = -1; allButton.hidden = true; refresh(); if (map) map.set(heatOf()); keys.redraw(); }}, "Show all keys");
-		const keys = grid("Keys of " + m.name, kcols, () => t.rows, {sort, search: (r) => t.key(r), pick, picked: () => row, noun: "keys", keep: (r) => t.values()[r] > 0});
+		const keys = grid("Keys of " + m.name, kcols, () => t.rows, {sort, search: (r) => t.key(r), pick, picked: () => row, noun: "keys", keep: (r) => v[r] > 0});
 		root.append(el("div", {class: "tools"}, el("span", {class: "status"}, "Choose a key to see its histogram."), allButton), keys.root);
 		if (m.host) root.insertBefore(hostHistograms(t, views), root.lastChild);
-		views.push({update() { keyMost = Math.max(...largest(t.values(), 1).map((r) => t.values()[r]), 1); keys.arrange(); }, redraw: keys.redraw});
+		views.push({update() { v = t.values(); keyMost = Math.max(...largest(v, 1).map((r) => v[r]), 1); keys.arrange(); }, redraw: keys.redraw});
 	}
 	views.push({update: refresh, redraw: bars.redraw});
 	return {root, views};
@@ -255,7 +262,7 @@ function hostHistograms(t, views) {
 
 /** A table of the elements of a map. @param {Table} t @param {(v: number) => string} show */
 function tableCard(t, show) {
-	const m = t.m, base = ofBase(m), baseRows = base ? rowsByKey(base) : null;
+	const m = t.m, base = baseTable(m), baseRows = base ? rowsByKey(base) : null;
 	const {root, says} = card(m, m.shape === "plain" ? "values" : m.shape === "tseries" ? "time series" : m.shape + (m.tree ? " by stack" : ""));
 	const views = /** @type {View[]} */ ([]);
 	const rate = !m.level && !t.counted, timed = rate && (state.data.duration > 0 || t.columns.length > 1), mean = t.counted && m.shape === "avg";
@@ -363,7 +370,7 @@ function pivot(t, show, views) {
 function eventsCard(e) {
 	const n = e.t.length, at = new Float64Array(n);
 	for (let i = 0, t = 0; i < n; i++) at[i] = (t += e.t[i]) / 1000;
-	const took = e.d ? Float64Array.from(e.d, num) : null;
+	const took = e.d ? floats(e.d) : null;
 	const says = el("p", {class: "answer"});
 	const root = el("section", {class: "card", id: "lines", "aria-label": "Lines"}, el("div", {class: "title"}, el("h2", {}, "Lines"), el("span", {class: "kind"}, "what the script printed, at the time when btrun handled it")), says);
 	const views = /** @type {View[]} */ ([]);

@@ -10,29 +10,120 @@ function decode(text) {
 	return bytes;
 }
 
-/** @param {string} id @returns {Promise<Data | null>} */
-async function load(id) {
-	const e = document.getElementById(id);
-	if (!e) return null;
+/** @param {Uint8Array<ArrayBuffer>} packed */
+async function gunzip(packed) {
+	const n = packed.length, out = new Uint8Array(new DataView(packed.buffer).getUint32(n - 4, true)); // gzip ends with the size
+	const stream = new DecompressionStream("gzip"), writer = stream.writable.getWriter(), reader = stream.readable.getReader();
+	writer.write(packed);
+	writer.close();
+	for (let at = 0;;) {
+		const {done, value} = await reader.read();
+		if (done) return out.buffer;
+		out.set(value, at);
+		at += value.length;
+	}
+}
+
+/** @type {Object<string, any>} types of arrays */
+const ARRAYS = {u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array, i4: Int32Array, f8: Float64Array};
+
+/** Reads an element: its value, and what an array is that the value names. @param {string} id @returns {Promise<{value: any, array: (name: any) => any}>} */
+async function read(id) {
+	let e = document.getElementById(id);
+	if (document.readyState === "loading" && !(e && e.nextElementSibling)) { // the parser may be in the midst of it
+		await new Promise((done) => document.addEventListener("DOMContentLoaded", done, {once: true}));
+		e = document.getElementById(id);
+	}
+	if (!e) throw new Error("the page has no " + id);
 	const text = e.textContent || "";
-	e.textContent = "";
-	if (e.getAttribute("type") === "application/json") return JSON.parse(text);
-	const stream = new Blob([decode(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
-	return JSON.parse(await new Response(stream).text());
+	e.remove();
+	if (e.getAttribute("type") === "application/json") return {value: JSON.parse(text), array: (name) => name};
+	const bytes = await gunzip(decode(text)), at = 4 + new DataView(bytes).getUint32(0, true), decoder = new TextDecoder();
+	return {
+		value: JSON.parse(decoder.decode(new Uint8Array(bytes, 4, at - 4))),
+		array(name) {
+			if (typeof name !== "string") return name;
+			const [type, offset, n] = name.split(",");
+			if (type === "s") return decoder.decode(new Uint8Array(bytes, at + Number(offset), Number(n))).split("\0");
+			return new ARRAYS[type](bytes, at + Number(offset), Number(n));
+		},
+	};
+}
+
+/** Reads a recording. What is large of it is read by needMap, needFrames and needEvents. @param {string} id @returns {Promise<Data | null>} */
+const load = async (id) => document.getElementById(id) ? (await read(id)).value : null;
+
+/** @param {string} id of the recording @param {RawMap} m */
+async function needMap(id, m) {
+	if (!m.part) return;
+	const {value, array} = await read(id + "-" + m.part);
+	m.part = "";
+	for (const c of value.columns) for (const f of ["r", "a", "n", "b"]) if (f in c) c[f] = array(c[f]);
+	for (const k of value.keys || []) { k.at = array(k.at); k.texts = array(k.texts); }
+	if (value.texts) value.texts = array(value.texts);
+	if (value.tree) for (const f of ["depth", "frame", "leaf"]) value.tree[f] = array(value.tree[f]);
+	Object.assign(m, value);
+}
+
+/** @param {string} id of the recording @param {Data} d */
+async function needFrames(id, d) {
+	if (!d.framesPart) return;
+	const part = d.framesPart;
+	d.framesPart = "";
+	d.frames = (await read(id + "-" + part)).value;
+}
+
+/** @param {string} id of the recording @param {RawEvents} e */
+async function needEvents(id, e) {
+	if (!e.part) return;
+	const {value, array} = await read(id + "-" + e.part);
+	e.part = "";
+	for (const f of ["t", "c", "x", "h", "d", "texts"]) value[f] = array(value[f]);
+	Object.assign(e, value);
 }
 
 /** The state that all views share. */
 const state = {
 	/** @type {Part} */ range: null,
-	/** @type {View[]} */ views: [],
+	/** @type {Card[]} */ cards: [],
 	/** @type {Data} */ data: /** @type {any} */ (null),
 	/** @type {Data | null} */ base: null,
 };
 
-/** @param {Part} r */
+/** @param {Card} c */
+function update(c) {
+	c.stale = false;
+	for (const v of c.views) v.update();
+}
+
+/** Whether a card is on the screen. @param {Card} c */
+function visible(c) {
+	const b = c.root.getBoundingClientRect();
+	return b.bottom >= 0 && b.top <= window.innerHeight;
+}
+
+/** Does work in pieces, between which the browser does its own. @param {() => boolean} piece returns whether there is more */
+function later(piece) {
+	document.documentElement.dataset.busy = "true";
+	setTimeout(() => { if (piece()) later(piece); else delete document.documentElement.dataset.busy; });
+}
+
+/** Shows a part of the run: at once what is on the screen, and then the rest. @param {Part} r */
 function select(r) {
 	state.range = r;
-	for (const v of state.views) v.update();
+	const seen = state.cards.filter(visible);
+	for (const c of state.cards) c.stale = true;
+	for (const c of seen) update(c);
+	later(() => {
+		const c = state.cards.find((c) => c.stale);
+		if (c) update(c);
+		return !!c;
+	});
+}
+
+/** Draws all again, as in another theme. */
+function redraw() {
+	for (const c of state.cards) for (const v of c.views) v.redraw();
 }
 
 /** A time of the run, on the clock of its host. @param {number} ms @param {number} [step] milliseconds that matter */
@@ -52,11 +143,11 @@ class Table {
 		this.counted = m.shape === "avg" || m.shape === "stats";
 		this.histogram = m.shape === "hist" || m.shape === "lhist";
 		this.buckets = m.bounds ? m.bounds.length : 1;
-		/** @type {{row: Int32Array, a: Float64Array, n: Float64Array | null, b: number[] | undefined, exact: Num[]}[]} */
+		/** @type {{row: Int32Array, a: Float64Array, n: Float64Array | null, b: Ints | undefined, exact: Nums}[]} */
 		this.columns = m.columns.map((c) => {
 			const row = new Int32Array(c.r.length);
 			for (let i = 0, at = 0; i < row.length; i++) row[i] = at += c.r[i];
-			return {row, a: Float64Array.from(c.a, num), n: c.n ? Float64Array.from(c.n, num) : null, b: c.b, exact: c.a};
+			return {row, a: floats(c.a), n: c.n ? floats(c.n) : null, b: c.b, exact: c.a};
 		});
 		/** @type {number[]} the beginning of each column */
 		this.starts = m.times.map((t, i) => m.interval ? t - m.interval : i ? m.times[i - 1] : Math.min(0, t));

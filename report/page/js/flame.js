@@ -4,9 +4,18 @@
 /** @type {Object<string, [number, number, number][]>} hue, saturation, lightness: light and dark */
 const KINDS = {u: [[40, 95, 68], [36, 60, 44]], k: [[16, 90, 70], [12, 52, 44]], l: [[208, 60, 76], [210, 36, 38]], i: [[125, 50, 74], [135, 30, 38]]};
 
+/** A color as a pixel of a canvas: its bytes are red, green, blue and alpha. @param {number} h degrees @param {number} s percent @param {number} l percent */
+function hsl(h, s, l) {
+	s /= 100;
+	l /= 100;
+	const a = s * Math.min(l, 1 - l);
+	const f = (/** @type {number} */ n) => { const k = (n + h / 30) % 12; return Math.round(255 * (l - a * Math.max(-1, Math.min(k - 3, 9 - k, 1)))); };
+	return (0xff000000 | f(4) << 16 | f(8) << 8 | f(0)) >>> 0;
+}
+
 /** A tree of stacks, in preorder, that two recordings may share. */
 class Tree {
-	/** @param {{name: string, kind: string}[]} frames @param {number[]} depth @param {number[]} frame */
+	/** @param {{name: string, kind: string}[]} frames @param {Ints} depth @param {Ints} frame */
 	constructor(frames, depth, frame) {
 		const n = depth.length;
 		this.n = n;
@@ -15,16 +24,18 @@ class Tree {
 		this.frame = Int32Array.from(frame);
 		this.parent = new Int32Array(n);
 		this.end = new Int32Array(n); // after the last node below it
-		const open = [];
+		const open = /** @type {number[]} */ ([]);
+		let top = 0;
 		for (let i = 0; i < n; i++) {
-			while (open.length > depth[i]) this.end[/** @type {number} */ (open.pop())] = i;
-			this.parent[i] = open.length ? open[open.length - 1] : -1;
-			open.push(i);
+			const d = this.depth[i];
+			while (top > d) this.end[open[--top]] = i;
+			this.parent[i] = top ? open[top - 1] : -1;
+			open[top++] = i;
 		}
-		while (open.length) this.end[/** @type {number} */ (open.pop())] = n;
+		while (top) this.end[open[--top]] = n;
 	}
 
-	/** The sum at each node of the values of rows. @param {number[] | Int32Array} leaf @param {Float64Array} values */
+	/** The sum at each node of the values of rows. @param {Ints} leaf @param {Float64Array} values */
 	totals(leaf, values) {
 		const out = new Float64Array(this.n + 1); // the last one: of all
 		for (let r = 0; r < values.length; r++) {
@@ -81,19 +92,21 @@ function union(a, x, b, y) {
 	};
 	walk(root, 0);
 	const tree = new Tree(frames, depth, frame);
-	return {tree, leafA: x.leaf.map((i) => i < 0 ? -1 : ofA[i].at), leafB: y.leaf.map((i) => i < 0 ? -1 : ofB[i].at)};
+	return {tree, leafA: Int32Array.from(x.leaf, (i) => i < 0 ? -1 : ofA[i].at), leafB: Int32Array.from(y.leaf, (i) => i < 0 ? -1 : ofB[i].at)};
 }
 
 /** @param {Table} t @param {{data: Data, table: Table} | null} base @param {(v: number) => string} show */
 function flame(t, base, show) {
 	const raw = /** @type {RawTree} */ (t.m.tree);
-	let tree = new Tree(state.data.frames || [], raw.depth, raw.frame), leaf = /** @type {number[]} */ (raw.leaf), leafBase = /** @type {number[]} */ ([]);
+	let tree = new Tree(state.data.frames || [], raw.depth, raw.frame), leaf = raw.leaf, leafBase = /** @type {Ints} */ ([]);
 	if (base && base.table.m.tree) {
 		const u = union(state.data, raw, base.data, base.table.m.tree);
 		tree = u.tree; leaf = u.leafA; leafBase = u.leafB;
 	}
-	const ROW = 18;
-	let totals = new Float64Array(0), baseTotals = /** @type {Float64Array | null} */ (null), icicle = true, zoom = -1, hover = -2, current = -1;
+	const ROW = 18, label = t.m.name;
+	/** @type {Float64Array} */
+	let totals = new Float64Array(0);
+	let baseTotals = /** @type {Float64Array | null} */ (null), icicle = true, zoom = -1, hover = -2, current = -1;
 	let hits = /** @type {Uint8Array | null} */ (null), byBase = false;
 	/** @type {{i: number, x: number, w: number, d: number}[]} */
 	let boxes = [];
@@ -108,77 +121,81 @@ function flame(t, base, show) {
 	/** How much more of the whole a node is than it was. @param {number} i */
 	const change = (i) => baseTotals ? value(i) / (totals[ALL] || 1) - baseTotals[i < 0 ? ALL : i] / (baseTotals[ALL] || 1) : 0;
 
-	/** @type {string[]} of frames, in the theme that is shown */
-	let colors = [];
-	let colorsOf = "", mark = "";
-	/** @param {number} i */
+	/** @type {Uint32Array} of frames, in the theme that is shown; 0: not yet known */
+	let colors = new Uint32Array(0);
+	let colorsOf = "", mark = 0;
+	/** The color of a node, as a pixel. @param {number} i */
 	const color = (i) => {
-		const theme = document.documentElement.dataset.theme || "";
-		if (theme !== colorsOf) { colorsOf = theme; colors = []; mark = css("--mark"); }
 		if (hits && i >= 0 && hits[tree.frame[i]]) return mark;
-		if (i < 0 || baseTotals) return colorOf(i);
-		const f = tree.frame[i];
-		return colors[f] || (colors[f] = colorOf(i));
-	};
-	/** @param {number} i */
-	const colorOf = (i) => {
-		if (i < 0) return dark() ? "#48505c" : "#d4d9e0";
+		if (i < 0) return dark() ? 0xff5c5048 : 0xffe0d9d4;
 		if (baseTotals) {
 			const c = Math.max(Math.min(change(i) / 0.1, 1), -1), s = Math.sqrt(Math.abs(c)), l = dark() ? 32 + 16 * s : 92 - 30 * s;
-			return "hsl(" + (c > 0 ? 6 : 214) + "," + Math.round(8 + 78 * s) + "%," + Math.round(l) + "%)";
+			return hsl(c > 0 ? 6 : 214, 8 + 78 * s, l);
 		}
-		const [h, s, l] = (KINDS[tree.frames[tree.frame[i]].kind] || KINDS.u)[dark() ? 1 : 0];
+		const f = tree.frame[i];
+		if (colors[f]) return colors[f];
+		const [h, s, l] = (KINDS[tree.frames[f].kind] || KINDS.u)[dark() ? 1 : 0];
 		let hash = 0;
-		for (const c of name(i)) hash = (hash * 31 + c.charCodeAt(0)) | 0;
-		return "hsl(" + (h + (hash & 7) - 4) + "," + s + "%," + (l + ((hash >> 3) & 7) - 4) + "%)";
+		for (const c of tree.frames[f].name) hash = (hash * 31 + c.charCodeAt(0)) | 0;
+		return colors[f] = hsl(h + (hash & 7) - 4, s, l + ((hash >> 3) & 7) - 4);
+	};
+	const themed = () => {
+		const theme = document.documentElement.dataset.theme || "";
+		if (theme === colorsOf) return;
+		colorsOf = theme;
+		colors = new Uint32Array(tree.frames.length);
+		const m = parseInt(css("--mark").slice(1), 16);
+		mark = (0xff000000 | (m & 0xff) << 16 | m & 0xff00 | m >> 16) >>> 0;
 	};
 
-	const copy = document.createElement("canvas"); // of what is drawn, without the outline of a box
-	const c = canvas("Flame graph of " + t.m.name + ". Arrow keys move between the boxes, Enter zooms, Escape shows all; the table below has the functions.", (ctx, w) => {
+	const outlined = el("i", {class: "outline", hidden: true});
+	const c = canvas("Flame graph of " + label + ". Arrow keys move between the boxes, Enter zooms, Escape shows all; the table below has the functions.", (ctx, w, h) => {
 		if (w !== width || stale) { width = w; layout(); stale = false; }
 		const height = levels * ROW;
-		if (c.canvas.style.height !== height + "px") return height; // it is drawn when it has its height
-		ctx.clearRect(0, 0, w, height);
-		const strong = dark() ? "#fff" : "#1c2430", faded = zoom < 0 ? 0 : tree.depth[zoom] + 1;
+		if (h < height) return height; // it is drawn when it has its height
+		over.style.height = height + "px";
+		themed();
+		paint(ctx);
+		const strong = dark() ? "#fff" : "#1c2430";
 		for (const b of boxes) {
-			const y = (icicle ? b.d : levels - 1 - b.d) * ROW;
-			ctx.fillStyle = color(b.i);
-			if (b.d < faded) ctx.globalAlpha = .55;
-			ctx.fillRect(b.x, y, Math.max(b.w - .6, .4), ROW - 1);
-			if (b.d < faded) ctx.globalAlpha = 1;
-			if (b.w > 26) {
-				ctx.fillStyle = hits && b.i >= 0 && hits[tree.frame[b.i]] ? dark() ? "#111" : "#fff" : strong;
-				ctx.fillText(cut(name(b.i), Math.floor((b.w - 6) / 6.95)), b.x + 3, y + ROW / 2);
-			}
+			if (b.w <= 26) continue;
+			ctx.fillStyle = hits && b.i >= 0 && hits[tree.frame[b.i]] ? dark() ? "#111" : "#fff" : strong;
+			ctx.fillText(cut(name(b.i), Math.floor((b.w - 6) / 6.95)), b.x + 3, (icicle ? b.d : levels - 1 - b.d) * ROW + ROW / 2);
 		}
-		copy.width = c.canvas.width;
-		copy.height = c.canvas.height;
-		/** @type {CanvasRenderingContext2D} */ (copy.getContext("2d")).drawImage(c.canvas, 0, 0);
 		c.canvas.dataset.boxes = String(boxes.length);
 		c.canvas.dataset.zoom = name(zoom);
 		outline();
 		return height;
-	});
+	}, true);
+	const over = el("div", {class: "over"}, c.canvas, outlined);
+	/** Draws the boxes: one line of pixels for each level, which is then repeated. Filling rectangles takes ten times as long.
+	 * @param {CanvasRenderingContext2D} ctx */
+	const paint = (ctx) => {
+		const w = c.canvas.width, scale = w / width, h = Math.min(Math.ceil(levels * ROW * scale), c.canvas.height), image = ctx.createImageData(w, h), pixels = new Uint32Array(image.data.buffer);
+		const lines = new Uint32Array(w * levels), faded = zoom < 0 ? 0 : tree.depth[zoom] + 1;
+		for (const b of boxes) {
+			const x0 = Math.round(b.x * scale), x1 = Math.max(Math.round((b.x + b.w) * scale), x0 + 1), line = b.d * w;
+			let v = color(b.i);
+			if (b.d < faded) v = (v & 0xffffff | 0x8c000000) >>> 0;
+			lines.fill(v, line + x0, line + Math.min(x1 - x0 > 3 ? x1 - 1 : x1, w));
+		}
+		for (let d = 0; d < levels; d++) {
+			const line = lines.subarray(d * w, (d + 1) * w), y = (icicle ? d : levels - 1 - d) * ROW;
+			const y0 = Math.round(y * scale), y1 = Math.min(Math.round((y + ROW) * scale) - 1, h);
+			for (let k = y0; k < y1; k++) pixels.set(line, k * w);
+		}
+		ctx.putImageData(image, 0, 0);
+	};
 	let stale = true;
 	const redrawAll = () => { stale = true; c.redraw(); };
-	/** Draws the outline of the box below the pointer, or of the current one. */
+	/** Places the outline of the box below the pointer, or of the current one. */
 	const outline = () => {
 		const i = hover !== -2 ? hover : document.activeElement === c.canvas ? current : -2, b = i === -2 ? null : boxes.find((b) => b.i === i);
+		outlined.hidden = !b;
 		if (!b) return;
-		const y = (icicle ? b.d : levels - 1 - b.d) * ROW, ctx = c.canvas.getContext("2d");
-		ctx.strokeStyle = css("--text");
-		ctx.lineWidth = 1.5;
-		ctx.strokeRect(b.x + .5, y + .5, Math.max(b.w - 1.5, 1), ROW - 2);
+		Object.assign(outlined.style, {left: b.x + "px", top: (icicle ? b.d : levels - 1 - b.d) * ROW + "px", width: Math.max(b.w - 1, 2) + "px", height: ROW - 1 + "px"});
 	};
-	const point = () => {
-		const ctx = c.canvas.getContext("2d");
-		ctx.save();
-		ctx.setTransform(1, 0, 0, 1, 0, 0);
-		ctx.clearRect(0, 0, c.canvas.width, c.canvas.height);
-		if (copy.width) ctx.drawImage(copy, 0, 0);
-		ctx.restore();
-		outline();
-	};
+	const point = outline;
 
 	/** Places the boxes that are wide enough to be seen. */
 	const layout = () => {
@@ -197,7 +214,7 @@ function flame(t, base, show) {
 		for (let i = from; i < to;) {
 			const d = tree.depth[i], x = next[d], w = v[i] * scale;
 			next[d] = x + w;
-			if (w < .6) { i = tree.end[i]; continue; }
+			if (!(w >= .5)) { i = tree.end[i]; continue; }
 			next[d + 1] = x;
 			boxes.push({i, x, w, d: d + 1});
 			if (d + 2 > levels) levels = d + 2;
@@ -264,7 +281,9 @@ function flame(t, base, show) {
 	};
 
 	// Functions: the table of the same values.
-	let self = new Float64Array(0), total = new Float64Array(0), baseTotal = /** @type {Float64Array | null} */ (null);
+	/** @type {Float64Array} */
+	let self = new Float64Array(0);
+	let total = new Float64Array(0), baseTotal = /** @type {Float64Array | null} */ (null);
 	/** What each function has of its own. @param {Float64Array} v */
 	const ofItsOwn = (v) => {
 		const own = new Float64Array(tree.frames.length), {frame, parent} = tree;
@@ -301,8 +320,10 @@ function flame(t, base, show) {
 	});
 	const list = grid("Functions", cols, () => tree.frames.length, {sort: 1, search: (f) => tree.frames[f].name, noun: "functions", keep: (f) => total[f] > 0 && tree.frames[f].kind !== "l"});
 	const details = el("details", {}, el("summary", {}, "Functions as a table"), list.root);
+	const own = () => self.length ? self : self = ofItsOwn(totals);
 	const fill = () => {
 		if (!details.open) return;
+		own();
 		total = ofAll(totals);
 		if (baseTotals) baseTotal = ofAll(baseTotals);
 		list.arrange();
@@ -310,10 +331,9 @@ function flame(t, base, show) {
 	details.addEventListener("toggle", fill);
 
 	const update = () => {
-		totals = tree.totals(leaf, t.values());
-		if (t.counted) totals = tree.totals(leaf, t.sums("a"));
+		totals = tree.totals(leaf, t.counted ? t.sums("a") : t.values());
 		baseTotals = base ? tree.totals(leafBase, base.table.counted ? base.table.sums("a", null) : base.table.values(null)) : null;
-		self = ofItsOwn(totals);
+		self = new Float64Array(0);
 		if (zoom >= 0 && !totals[zoom]) zoom = -1;
 		stale = true;
 		tell(-2);
@@ -321,7 +341,7 @@ function flame(t, base, show) {
 		find(box.value);
 	};
 	const box = searchBox("Search functions (text or regular expression)", find);
-	const picture = el("div", {class: "picture"}, c.canvas);
+	const picture = el("div", {class: "picture", tabindex: "-1"}, over);
 	const root = el("div", {class: "flame"},
 		el("div", {class: "tools"}, box, matched, toggle("Root at the bottom", () => !icicle, (on) => { icicle = !on; requestAnimationFrame(() => { picture.scrollTop = icicle ? 0 : picture.scrollHeight; }); }), base ? toggle("Widths of the base", () => byBase, (on) => { byBase = on; }) : null, reset),
 		status, picture, details);
@@ -335,7 +355,7 @@ function flame(t, base, show) {
 				for (let i = 0; i < v.length; i++) if (tree.frames[i].kind !== "l" && (f < 0 || v[i] > v[f])) f = i;
 				return f;
 			};
-			const f = best(self), all = totals[ALL];
+			const f = best(own()), all = totals[ALL];
 			if (f < 0 || !all) return null;
 			if (self[f] < .9 * all) return {name: tree.frames[f].name, share: self[f] / all, calls: false};
 			const user = new Float64Array(tree.frames.length), {frame, parent} = tree;

@@ -31,7 +31,7 @@ function header(d) {
 	const theme = el("button", {"aria-pressed": String(dark()), onclick() {
 		document.documentElement.dataset.theme = dark() ? "light" : "dark";
 		theme.setAttribute("aria-pressed", String(dark()));
-		for (const v of state.views) v.redraw();
+		redraw();
 	}}, "Dark");
 	return el("header", {class: "top"}, el("div", {class: "row"}, el("div", {}, el("h1", {class: title === d.script.source.trim() ? "long" : ""}, title), about.length ? el("p", {class: "about"}, about.slice(0, 6).join(" ")) : null), theme), facts, health(d));
 }
@@ -76,8 +76,8 @@ function scriptCard(d) {
 	clauses.forEach((c, i) => {
 		if (c.line > at) code.append(el("div", {class: "clause"}, pre(at, c.line - 1)));
 		const from = Math.max(c.line, at);
-		const shown = (c.maps || []).filter((name) => d.maps.some((m) => m.name === name && (m.rows || m.columns.length)));
-		const makes = el("div", {class: "makes"}), n = (c.calls || []).reduce((k, j) => k + (d.events ? d.events.c.filter((x) => x === j).length : 0), 0);
+		const shown = (c.maps || []).filter((name) => d.maps.some((m) => m.name === name && (m.rows || m.times.length)));
+		const makes = el("div", {class: "makes"}), n = (c.calls || []).reduce((k, j) => k + (d.events ? d.events.counts[j] : 0), 0);
 		for (const name of shown) {
 			const m = /** @type {RawMap} */ (d.maps.find((x) => x.name === name));
 			makes.append(el("a", {href: "#map-" + name.replace(/[^A-Za-z0-9_]/g, "")}, "→ " + name + " (" + (m.scalar ? m.shape : count(m.rows) + (m.rows === 1 ? " key" : " keys")) + ")"));
@@ -93,58 +93,101 @@ function scriptCard(d) {
 	return el("aside", {class: "card script", "aria-label": "Script"}, el("div", {class: "title"}, el("h2", {}, "Script"), el("span", {class: "kind mono"}, d.script.file)), d.script.source ? code : el("p", {class: "note"}, "The recording does not have the script."), messages);
 }
 
-/** @param {Data} d */
-function build(d) {
-	const tables = d.maps.filter((m) => m.columns.some((c) => c.r.length)).map((m) => new Table(m));
-	/** @type {{order: number, make: () => {root: HTMLElement, views: View[]}}[]} */
+/** The cards of a recording, in their order. @param {Data} d */
+function cardsOf(d) {
+	/** @type {{order: number, maps: RawMap[], events?: RawEvents, make: (tables: Table[]) => Card}[]} */
 	const cards = [];
-	/** @type {Table[]} */
+	/** @type {RawMap[]} */
 	const tiles = [];
-	/** @type {Table[]} */
+	/** @type {RawMap[]} */
 	const scratch = [];
-	for (const t of tables) {
-		const m = t.m, show = (/** @type {number} */ v) => amount(v, t.unit);
+	for (const m of d.maps) {
+		if (!m.cells) continue;
+		const unit = unitOf(m), show = (/** @type {number} */ v) => amount(v, unit), maps = [m];
 		const samples = (/** @type {number} */ v) => m.shape === "count" && m.tree ? count(v) + (v === 1 ? " sample" : " samples") : show(v);
-		if (m.scratch) scratch.push(t);
-		else if (m.tree && m.shape !== "min" && m.shape !== "max" && !m.texts) cards.push({order: 0, make: () => flameCard(t, samples)});
-		else if (t.histogram) cards.push({order: (m.scalar || m.host && (m.keys || []).length === 1 ? 1 : 2) - (t.unit ? .5 : 0), make: () => histogramCard(t)});
-		else if (m.scalar && t.columns.length < 2 || m.scalar && m.texts) tiles.push(t);
-		else cards.push({order: m.scalar ? 4 : m.level ? 5 : 3, make: () => tableCard(t, show)});
+		if (m.scratch) scratch.push(m);
+		else if (m.tree && m.shape !== "min" && m.shape !== "max" && !m.texts) cards.push({order: 0, maps, make: ([t]) => flameCard(t, samples)});
+		else if (m.shape === "hist" || m.shape === "lhist") cards.push({order: (m.scalar || m.host && (m.keys || []).length === 1 ? 1 : 2) - (unit ? .5 : 0), maps, make: ([t]) => histogramCard(t)});
+		else if (m.scalar && (m.times.length < 2 || m.texts)) tiles.push(m);
+		else cards.push({order: m.scalar ? 4 : m.level ? 5 : 3, maps, make: ([t]) => tableCard(t, show)});
 	}
-	if (tiles.length) cards.push({order: 3.5, make: () => tilesCard(tiles)});
+	if (tiles.length) cards.push({order: 3.5, maps: tiles, make: tilesCard});
 	const e = d.events;
-	if (e) cards.push({order: e.t.length > 20 ? 2.5 : e.t.length > 3 ? 4.5 : 7, make: () => eventsCard(e)});
+	if (e) {
+		const n = e.counts.reduce((a, b) => a + b, 0);
+		cards.push({order: n > 20 ? 2.5 : n > 3 ? 4.5 : 7, maps: [], events: e, make: () => eventsCard(e)});
+	}
 	cards.sort((a, b) => a.order - b.order);
-	const main = el("main", {id: "results", tabindex: "-1", "aria-label": "Results"});
-	if (!cards.length && !scratch.length) main.append(el("section", {class: "card"}, el("p", {class: "answer"}, "The run reported nothing.")));
-	for (const c of cards) {
-		const made = c.make();
-		state.views.push(...made.views);
-		main.append(made.root);
-	}
-	if (scratch.length) {
-		const inner = el("div", {}), box = el("details", {class: "card"}, el("summary", {}, "State of the script: " + scratch.map((t) => t.m.name).join(", ")), inner);
-		box.addEventListener("toggle", () => {
-			if (inner.firstChild) return;
-			for (const t of scratch) {
-				const made = tableCard(t, (v) => amount(v, t.unit));
-				state.views.push(...made.views);
-				inner.append(made.root);
-				for (const v of made.views) v.update();
-			}
-		});
-		main.append(box);
-	}
+	if (scratch.length) cards.push({order: 9, maps: scratch, make: scratchCard});
+	return cards;
+}
+
+/** The maps that a script uses for itself. @param {Table[]} tables @returns {Card} */
+function scratchCard(tables) {
+	const inner = el("div", {}), root = el("details", {class: "card"}, el("summary", {}, "State of the script: " + tables.map((t) => t.m.name).join(", ")), inner);
+	/** @type {Card} */
+	const card = {root, views: []};
+	root.addEventListener("toggle", () => {
+		if (inner.firstChild) return;
+		for (const t of tables) {
+			const made = tableCard(t, (v) => amount(v, t.unit));
+			card.views.push(...made.views);
+			inner.append(made.root);
+		}
+		update(card);
+	});
+	return card;
+}
+
+/** Resolves when the browser has painted, or has done other work if the page is hidden. */
+const painted = () => new Promise((done) => { if (document.hidden) setTimeout(done); else requestAnimationFrame(() => setTimeout(done)); });
+
+/** Shows a recording: first what is on the screen, then the rest. With together, all of it at once, in place of another.
+ * @param {Data} d @param {boolean} together */
+async function build(d, together) {
+	/** @type {Card[]} */
+	const made = [];
 	const text = el("span", {role: "status"}), range = el("div", {class: "range", hidden: true}, text, el("button", {onclick: () => select(null)}, "Show all"));
-	state.views.push({update() {
+	made.push({root: range, views: [{update() {
 		const r = state.range;
 		range.hidden = !r;
 		if (r) text.textContent = "Showing " + clock(r[0]) + " – " + clock(r[1]) + ": " + duration((r[1] - r[0]) * 1e6) + " of " + duration(d.duration * 1e6);
-	}, redraw() {}});
-	document.addEventListener("keydown", (ev) => { if (ev.key === "Escape" && state.range && !(ev.target instanceof HTMLCanvasElement)) select(null); });
-	const app = /** @type {HTMLElement} */ (document.getElementById("app"));
-	app.replaceChildren(header(d), range, el("div", {class: "layout"}, main, scriptCard(d)));
-	for (const v of state.views) v.update();
+	}, redraw() {}}]});
+	const main = el("main", {id: "results", tabindex: "-1", "aria-label": "Results"}), cards = cardsOf(d);
+	if (!cards.length) main.append(el("section", {class: "card"}, el("p", {class: "answer"}, "The run reported nothing.")));
+	const show = () => {
+		/** @type {HTMLElement} */ (document.getElementById("app")).replaceChildren(header(d), range, el("div", {class: "layout"}, main, scriptCard(d)));
+		state.cards = made;
+	};
+	if (!together) show();
+	let ready = false;
+	const filled = async () => {
+		await painted();
+		document.documentElement.dataset.ready = String(Math.round(performance.now()));
+		ready = true;
+	};
+	for (const c of cards) {
+		for (const m of c.maps) {
+			await needMap("data", m);
+			if (m.tree) await needFrames("data", d);
+			const b = ofBase(m);
+			if (b) await needMap("base", b);
+			if (b && b.tree && state.base) await needFrames("base", state.base);
+		}
+		if (c.events) await needEvents("data", c.events);
+		const card = c.make(c.maps.map((m) => new Table(m)));
+		made.push(card);
+		main.append(card.root);
+		if (together) continue;
+		update(card);
+		if (!ready && card.root.getBoundingClientRect().bottom > window.innerHeight) await filled();
+		else if (ready) await new Promise((done) => setTimeout(done));
+	}
+	if (together) {
+		show();
+		for (const c of made) update(c);
+	} else if (!ready) await filled();
+	document.documentElement.dataset.complete = String(Math.round(performance.now()));
 }
 
 /** Shows a run while it goes on, unless somebody looks at a part of it. @param {string} url */
@@ -159,8 +202,7 @@ async function follow(url) {
 			if (!answer.ok) continue;
 			const d = /** @type {Data} */ (await answer.json()), y = window.scrollY;
 			state.data = d;
-			state.views = [];
-			build(d);
+			await build(d, true);
 			window.scrollTo(0, y);
 			document.documentElement.dataset.updates = String(Number(document.documentElement.dataset.updates || 0) + 1);
 			if (d.ended) return;
@@ -174,11 +216,12 @@ async function follow(url) {
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => {
 	document.documentElement.dataset.theme = e.matches ? "dark" : "light";
-	for (const v of state.views) v.redraw();
+	redraw();
 });
+document.addEventListener("keydown", (ev) => { if (ev.key === "Escape" && state.range && !(ev.target instanceof HTMLCanvasElement)) select(null); });
 let before = "";
-window.addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme || "light"; document.documentElement.dataset.theme = "light"; for (const v of state.views) v.redraw(); });
-window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = before; for (const v of state.views) v.redraw(); });
+window.addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme || "light"; document.documentElement.dataset.theme = "light"; for (const c of state.cards) if (c.stale) update(c); redraw(); });
+window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = before; redraw(); });
 
 (async () => {
 	try {
@@ -186,8 +229,7 @@ window.addEventListener("afterprint", () => { document.documentElement.dataset.t
 		if (!d) throw new Error("the page has no data");
 		state.data = d;
 		state.base = await load("base");
-		build(d);
-		document.documentElement.dataset.ready = String(Math.round(performance.now()));
+		await build(d, false);
 		const live = document.documentElement.dataset.live;
 		if (live) follow(live);
 	} catch (e) {

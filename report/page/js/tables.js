@@ -5,6 +5,23 @@
  * @typedef {{title: string, n?: boolean, text(row: number): string, value?(row: number): number, bar?(row: number): number, base?(row: number): number, style?(row: number): string, line?: boolean}} Col
  */
 
+/** The element that would be at n if all were sorted (quickselect). @param {Float64Array} v is permuted @param {number} n */
+function nth(v, n) {
+	for (let lo = 0, hi = v.length - 1; lo < hi;) {
+		const x = v[(lo + hi) >> 1];
+		let i = lo, j = hi;
+		while (i <= j) {
+			while (v[i] < x) i++;
+			while (v[j] > x) j--;
+			if (i <= j) { const t = v[i]; v[i++] = v[j]; v[j--] = t; }
+		}
+		if (n <= j) hi = j;
+		else if (n >= i) lo = i;
+		else break;
+	}
+	return v[n];
+}
+
 /** A table of which only the visible rows are in the document.
  * @param {string} label @param {Col[]} cols @param {() => number} rows @param {{sort?: number, down?: boolean, search?: (row: number) => string, pick?: (row: number) => void, picked?: () => number, noun?: string, keep?: (row: number) => boolean}} o */
 function grid(label, cols, rows, o) {
@@ -44,15 +61,22 @@ function grid(label, cols, rows, o) {
 		const c = cols[sort];
 		if (c) {
 			if (c.value) {
-				const v = new Float64Array(n);
-				for (const i of order) v[i] = c.value(i);
+				const v = new Float64Array(n), value = c.value;
+				for (let j = 0; j < k; j++) v[order[j]] = value.call(c, order[j]);
 				const by = (/** @type {number} */ a, /** @type {number} */ b) => (down ? v[b] - v[a] : v[a] - v[b]) || a - b;
 				if (k > 4 * HEAD) { // the first rows are sorted now, the others when they are seen
-					const limits = Float64Array.from(order, (i) => v[i]).sort(), limit = down ? limits[k - HEAD] : limits[HEAD - 1];
-					const head = order.filter((i) => down ? v[i] > limit : v[i] < limit), tail = order.filter((i) => !(down ? v[i] > limit : v[i] < limit));
+					const all = new Float64Array(k), head = [], tail = new Int32Array(k);
+					for (let j = 0; j < k; j++) all[j] = v[order[j]];
+					const limit = nth(all, down ? k - HEAD : HEAD - 1);
+					let others = 0;
+					for (let j = 0; j < k; j++) {
+						const i = order[j];
+						if (down ? v[i] > limit : v[i] < limit) head.push(i);
+						else tail[others++] = i;
+					}
 					head.sort(by);
 					order.set(head);
-					order.set(tail, head.length);
+					order.set(tail.subarray(0, others), head.length);
 					rest = {from: head.length, by};
 				} else order.sort(by);
 			} else {

@@ -15,8 +15,9 @@ function heat(x) {
 
 const COLORS = ["#2f6fd0", "#d9622b", "#1d9a6c", "#a24bc4", "#c2a012", "#c43d64", "#3aa5b9", "#7d7f86"];
 
-/** A canvas that is drawn again when its size changes. @param {string} label @param {(ctx: CanvasRenderingContext2D, width: number) => number} draw returns the height that it needs */
-function canvas(label, draw) {
+/** A canvas that is drawn again when its size changes. @param {string} label @param {(ctx: CanvasRenderingContext2D, width: number, height: number) => number} draw returns the height that it needs
+ * @param {boolean} [grows] it never becomes lower: a new size is a new picture, which takes time */
+function canvas(label, draw, grows) {
 	const c = el("canvas", {role: "img", tabindex: "0", "aria-label": label});
 	let width = 0, height = 0;
 	const redraw = () => {
@@ -25,18 +26,19 @@ function canvas(label, draw) {
 		const scale = window.devicePixelRatio || 1;
 		/** @param {number} h */
 		const size = (h) => {
-			height = h;
-			c.width = Math.round(width * scale);
-			c.height = Math.round(h * scale);
+			height = h = grows ? Math.max(height, h) : h;
+			const ctx = c.getContext("2d", {willReadFrequently: true}), w = Math.round(width * scale), rows = Math.round(h * scale);
+			if (c.width === w && c.height === rows && c.style.height === h + "px") return ctx;
+			c.width = w;
+			c.height = rows;
 			c.style.height = h + "px";
-			const ctx = c.getContext("2d");
 			ctx.setTransform(scale, 0, 0, scale, 0, 0);
 			ctx.font = "11.5px " + css("--mono");
 			ctx.textBaseline = "middle";
 			return ctx;
 		};
-		const needed = draw(size(height || 10), width);
-		if (needed !== height) draw(size(needed), width);
+		const needed = draw(size(height || 10), width, height);
+		if (grows ? needed > height : needed !== height) draw(size(needed), width, needed);
 	};
 	new ResizeObserver(() => { if (c.clientWidth && c.clientWidth !== width) { width = c.clientWidth; redraw(); } }).observe(c);
 	return {canvas: c, redraw};
