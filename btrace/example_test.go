@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
 	"time"
@@ -246,6 +247,32 @@ func ExampleMap_Snapshot() {
 	if v, ok := bytes.Get("nginx"); ok {
 		fmt.Println(v.(*btrace.Hist).Quantile(0.99))
 	}
+}
+
+// The stacks that occur most often, without parsing any text.
+func ExampleSnapshot_Top() {
+	var session *btrace.Session
+	samples, err := session.Map("@samples").Snapshot() // @samples[ustack] = count()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range samples.Top(10) {
+		fmt.Println(e.Value)
+		for _, f := range e.Key[0].(btrace.Stack).Frames {
+			fmt.Println("  ", f.Function, f.Offset, f.Module, f.File, f.Line)
+		}
+	}
+}
+
+// A program without a library of metrics answers Prometheus itself.
+func ExampleSession_WriteMetrics() {
+	var session *btrace.Session
+	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", btrace.MetricsContentType("openmetrics"))
+		if err := session.WriteMetrics(w, "openmetrics"); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
 }
 
 // Losses are counted.

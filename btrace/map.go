@@ -3,6 +3,7 @@
 package btrace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -172,6 +173,70 @@ func (s *Snapshot) Get(key ...any) (v Value, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// Top returns the n entries with the largest values, the largest first, as btrun --top orders them: numbers by value, averages
+// by their mean, histograms by their count. Others, such as strings and stacks, have no order: the last ones come first.
+// A series is ordered by its newest interval. The snapshot remains as it is.
+func (s *Snapshot) Top(n int) []Entry {
+	all := slices.Clone(s.Entries)
+	slices.Reverse(all)
+	slices.SortStableFunc(all, func(a, b Entry) int { return compare(b.Value, a.Value) })
+	return all[:max(min(n, len(all)), 0)]
+}
+
+// compare compares values of one map.
+func compare(a, b Value) int {
+	number := func(v Value) (n Number, ok bool) {
+		switch v := v.(type) {
+		case Count:
+			return Number{Bits: uint64(v)}, true
+		case Sum:
+			return v.Total, true
+		case Min: // minima and maxima are always ordered as unsigned, as in bpftrace
+			return Number{Bits: v.Value.Bits}, true
+		case Max:
+			return Number{Bits: v.Value.Bits}, true
+		case *Hist:
+			return Number{Bits: v.Count()}, true
+		case int64:
+			return Number{uint64(v), true}, true
+		case uint64:
+			return Number{Bits: v}, true
+		case bool:
+			if v {
+				n.Bits = 1
+			}
+			return n, true
+		case Enum:
+			return Number{uint64(v.Value), true}, true
+		}
+		return n, false
+	}
+	float := func(v Value) (float64, bool) {
+		switch v := v.(type) {
+		case Avg:
+			return v.Mean(), true
+		case Stats:
+			return v.Mean(), true
+		case Series:
+			if len(v.Points) > 0 {
+				return v.Points[len(v.Points)-1].Value.Float64(), true
+			}
+		}
+		return 0, false
+	}
+	if x, ok := number(a); ok {
+		if y, ok := number(b); ok {
+			if x.Signed {
+				return cmp.Compare(x.Int64(), y.Int64())
+			}
+			return cmp.Compare(x.Bits, y.Bits)
+		}
+	}
+	x, _ := float(a)
+	y, _ := float(b)
+	return cmp.Compare(x, y)
 }
 
 // Merge adds the entries of another snapshot of the same map, from another interval, session or host. Values of plain

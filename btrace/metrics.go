@@ -4,6 +4,8 @@ package btrace
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"sync"
 
@@ -142,6 +144,83 @@ func (m *Metrics) read(r run.MapReader, running bool) (all []Metric) {
 		})
 	}
 	return all
+}
+
+// Write writes all metrics in a text format, "prometheus" or "openmetrics", as btrun -f does: the document that a scrape
+// returns. Nothing is written if a map cannot be read. See Read for when it may be called.
+func (m *Metrics) Write(w io.Writer, format string) error {
+	if format != "prometheus" && format != "openmetrics" {
+		return fmt.Errorf("unknown format of metrics %q: expected prometheus or openmetrics", format)
+	}
+	document, err := m.document(format == "openmetrics")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(document)
+	return err
+}
+
+// document returns all metrics as text.
+func (m *Metrics) document(open bool) (document []byte, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.session
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return nil, ErrClosed
+	}
+	s.run.Read(func(r run.MapReader) {
+		m.follow(r)
+		var maps []*output.Map
+		for _, x := range r.Maps() {
+			elems, failed := r.Elements(x)
+			if failed != nil {
+				err = fmt.Errorf("%s: %w", x.Name, failed)
+				return
+			}
+			maps = append(maps, &output.Map{Map: x, Elements: elems})
+		}
+		document = m.sampler.Exposition(open, func(show func(*output.Map)) {
+			for _, x := range maps {
+				show(x)
+			}
+		}, s.running())
+	})
+	return document, err
+}
+
+// WriteMetrics is Metrics.Write with default options: an HTTP handler calls it for each scrape.
+//
+//	w.Header().Set("Content-Type", btrace.MetricsContentType("openmetrics"))
+//	err := session.WriteMetrics(w, "openmetrics")
+//
+// The choice of keys that have series of their own is kept from one call to the next.
+func (s *Session) WriteMetrics(w io.Writer, format string) error {
+	s.mu.Lock()
+	m := s.metrics
+	s.mu.Unlock()
+	if m == nil {
+		var err error
+		if m, err = s.Metrics(MetricOptions{}); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.metrics == nil {
+			s.metrics = m
+		}
+		m = s.metrics
+		s.mu.Unlock()
+	}
+	return m.Write(w, format)
+}
+
+// MetricsContentType returns the media type of a format of Metrics.Write, for the header Content-Type.
+func MetricsContentType(format string) string {
+	if format == "openmetrics" {
+		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
+	}
+	return "text/plain; version=0.0.4; charset=utf-8"
 }
 
 // running reports whether the session was attached and has not ended; mu is held.

@@ -5,6 +5,7 @@ package btrace_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -338,7 +339,7 @@ func TestReloadNames(t *testing.T) {
 		}
 		switch key := snapshot.Entries[0].Key[0].(type) {
 		case btrace.Stack:
-			if len(key.Addresses) != 1 || len(key.Frames) != 1 || !strings.Contains(key.Frames[0], "write") {
+			if len(key.Addresses) != 1 || len(key.Frames) != 1 || key.Frames[0].Function == "" || !strings.Contains(key.Frames[0].Text, "write") {
 				t.Errorf("%s: the stack of the process is %q, %#x", m.Name(), key.Frames, key.Addresses)
 			}
 		case btrace.Symbol:
@@ -350,6 +351,38 @@ func TestReloadNames(t *testing.T) {
 	s.Close()
 	if n := helpers(t); n > 0 {
 		t.Errorf("%d processes that parse files are left", n)
+	}
+}
+
+// TestWriteMetrics compares both text formats with Read, during a session, after another object replaced the first, and at the end.
+func TestWriteMetrics(t *testing.T) {
+	const script = "begin { @n[1] = count(); @n[2] = count(); @h = hist(5); } interval:s:100 { @i = 1; }"
+	s := loaded(t, script, btrace.Options{DropEvents: true, Reload: true})
+	if err := s.WriteMetrics(io.Discard, "json"); err == nil || !strings.Contains(err.Error(), "unknown format of metrics") {
+		t.Error(err)
+	}
+	attach(t, s)
+	check := func(want string) {
+		t.Helper()
+		for _, format := range []string{"prometheus", "openmetrics"} {
+			var b strings.Builder
+			if err := s.WriteMetrics(&b, format); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(b.String(), want) || strings.HasSuffix(b.String(), "# EOF\n") != (format == "openmetrics") {
+				t.Errorf("%s has no %s:\n%s", format, want, &b)
+			}
+		}
+	}
+	check(`_n_total{object="x",key="2"} 1`)
+	check(`_h_bucket{object="x",le="+Inf"} 1`)
+	if err := s.Reload(parsed(t, "begin { @n[1] = count(); @m = count(); } interval:s:100 { @i = 1; }"), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	check(`_m_total{object="x"} 1`)
+	s.Close()
+	if err := s.WriteMetrics(io.Discard, "prometheus"); !errors.Is(err, btrace.ErrClosed) {
+		t.Error(err)
 	}
 }
 

@@ -44,6 +44,7 @@ type Session struct {
 	freed   chan struct{} // closed at the end of Close
 	status  int           // valid when done is closed, like err
 	err     error
+	metrics *Metrics // of WriteMetrics
 }
 
 // state is how far a session is. It only increases.

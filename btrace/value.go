@@ -84,12 +84,41 @@ func (r Record) Get(name string) Value {
 type Stack struct {
 	// Addresses are innermost first.
 	Addresses []uint64
-	// Frames are the printed lines: by default function+offset, or an address without a name.
-	Frames []string
+	// Frames are innermost first, too. Inlined functions are frames of their own, and a frame with the text
+	// "<unwind failure>" follows the last one that is known, so there may be more of them than addresses.
+	Frames []Frame
 	PID    uint32 // process of a user stack
 }
 
-func (s Stack) String() string { return strings.Join(s.Frames, "\n") }
+// String returns the texts of the frames, one per line.
+func (s Stack) String() string {
+	var b strings.Builder
+	for i, f := range s.Frames {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(f.Text)
+	}
+	return b.String()
+}
+
+// Frame is a frame of a stack, as far as it is known.
+type Frame struct {
+	// Text is what btrun prints: by default function+offset, or the address of a frame without a name.
+	Text     string
+	Address  uint64
+	Function string // "": unknown
+	Offset   uint64 // of Address in Function
+	Module   string // the path of the program or library, or the name of the kernel module; "": unknown, or the kernel itself
+	BuildID  string // of Module, in hexadecimal; "": unknown
+	// ModuleOffset is the offset of Address in the file Module, if BuildID is known.
+	ModuleOffset uint64
+	File         string // with the source code; "": unknown
+	Line         int    // in File
+	Inlined      bool   // Function was inlined into that of the next frame
+}
+
+func (f Frame) String() string { return f.Text }
 
 // Symbol is an address with its name.
 type Symbol struct {
@@ -190,10 +219,15 @@ func (d decoder) value(v format.Value) Value {
 		return a
 	case "kstack", "ustack":
 		s := Stack{Addresses: d.frames(l, word())}
-		for line := range strings.Lines(d.text(v)) {
-			if line = strings.TrimSpace(line); line != "" {
-				s.Frames = append(s.Frames, line)
+		for _, f := range d.env.StackOf(v) {
+			text := string(d.env.Clean(nil, []byte(strings.TrimSpace(string(format.AppendStack(nil, []format.Frame{f}, l.Mode))))))
+			if f.Address == format.UnwindFailure && f.Sym == "" {
+				s.Frames = append(s.Frames, Frame{Text: text})
+				break
 			}
+			s.Frames = append(s.Frames, Frame{
+				text, f.Address, f.Sym, f.Offset, f.File, f.BuildID, f.FileOffset, f.Source, f.Line, f.Inlined,
+			})
 		}
 		if l.Kind == "ustack" {
 			s.PID = binary.NativeEndian.Uint32(b[8:])

@@ -4,6 +4,7 @@ package btrace
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,9 +31,9 @@ func TestValues(t *testing.T) {
 	env := &format.Env{
 		Stack: func(l *manifest.Layout, id uint64, tgid uint32) []format.Frame {
 			if tgid != 0 {
-				return []format.Frame{{Address: id, Sym: "main", Offset: 3}}
+				return []format.Frame{{Address: id, Sym: "m\n", Offset: 3}, {Address: 6}, {Address: format.UnwindFailure}}
 			}
-			return []format.Frame{{Address: id, Sym: "f", Offset: 1}, {Address: 7, Sym: "g", Offset: 2}}
+			return []format.Frame{{Address: id, Sym: "f", Offset: 1, File: "ext4", BuildID: "ab", FileOffset: 9}, {Address: 7, Sym: "g", Source: "x.c", Line: 7, Inlined: true}}
 		},
 		Ksym:  func(addr uint64) string { return "vfs_read+4" },
 		Usym:  func(addr uint64, pid uint32) string { return "main" },
@@ -53,7 +54,8 @@ func TestValues(t *testing.T) {
 		{record, append(words(9), 0b11000, 0, 0, 0, 0, 0, 0, 0), Record{{"n", uint64(9)}, {"flag", uint64(3)}}},
 		{&manifest.Layout{Kind: "array", Size: 6, Count: 3, Elem: of("int", 2)}, []byte{1, 0, 2, 0, 3, 0}, []Value{uint64(1), uint64(2), uint64(3)}},
 		{of("ksym", 8), words(0x10), Symbol{Address: 0x10, Name: "vfs_read+4"}}, {of("usym", 16), words(0x20, 77), Symbol{Address: 0x20, Name: "main", PID: 77}},
-		{of("kstack", 8), words(5), Stack{Addresses: []uint64{5, 7}, Frames: []string{"f+1", "g+2"}}}, {of("ustack", 16), words(5, 88), Stack{Addresses: []uint64{5, 7}, Frames: []string{"main+3"}, PID: 88}},
+		{of("kstack", 8), words(5), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: "f+1", Address: 5, Function: "f", Offset: 1, Module: "ext4", BuildID: "ab", ModuleOffset: 9}, {Text: "g (inlined) x.c:7", Address: 7, Function: "g", File: "x.c", Line: 7, Inlined: true}}}},
+		{of("ustack", 16), words(5, 88), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: `m\n+3`, Address: 5, Function: "m\n", Offset: 3}, {Text: "0x6", Address: 6}, {Text: "<unwind failure>"}}, PID: 88}},
 		{of("username", 8), words(0), User{0, "root"}}, {&manifest.Layout{Kind: "timestamp", Size: 16, Clock: 2, Format: "%s"}, words(5, 0), Timestamp{time.Unix(2, 5), "2"}},
 		{of("int", 8), []byte{1, 2}, nil}, // too short
 	} {
@@ -72,7 +74,7 @@ func TestStrings(t *testing.T) {
 		v    interface{ String() string }
 		want string
 	}{
-		{Pointer(255), "0xff"}, {Addr("::1"), "::1"}, {Enum{"RED", 1}, "RED"}, {Enum{"", -7}, "-7"}, {Stack{Frames: []string{"a", "b"}}, "a\nb"},
+		{Pointer(255), "0xff"}, {Addr("::1"), "::1"}, {Enum{"RED", 1}, "RED"}, {Enum{"", -7}, "-7"}, {Stack{Frames: []Frame{{Text: "a"}, {Text: "b"}}}, "a\nb"},
 		{Symbol{Name: "f+1"}, "f+1"}, {MAC{0xab, 1, 2, 3, 4, 0xff}, "AB:01:02:03:04:FF"}, {Timestamp{Text: "12:00"}, "12:00"}, {User{0, "root"}, "root"},
 		{Cgroup{Path: "unified:/a"}, "unified:/a"}, {Cgroup{Path: "unified:/a", Label: "web"}, "unified:/a (web)"},
 		{Number{1<<64 - 1, true}, "-1"}, {Number{1<<64 - 1, false}, "18446744073709551615"},
@@ -119,5 +121,42 @@ func TestScanLimits(t *testing.T) {
 	}
 	if err := Scan([]Value{int64(1), int64(2)}, nil, &i64); err != nil || i64 != 2 {
 		t.Errorf("a value that is discarded: %v, %d", err, i64)
+	}
+}
+
+// TestTop checks the order of the largest entries, whatever order they are in.
+func TestTop(t *testing.T) {
+	signed := func(n int64) Number { return Number{uint64(n), true} }
+	for _, c := range []struct {
+		name   string
+		values []Value
+		want   []int // indices of the entries
+	}{
+		{"count", []Value{Count(2), Count(9), Count(4)}, []int{1, 2}},
+		{"signed sum", []Value{Sum{signed(-5)}, Sum{signed(1)}, Sum{signed(-9)}}, []int{1, 0}},
+		{"unsigned sum", []Value{Sum{Number{Bits: 1 << 63}}, Sum{Number{Bits: 1}}, Sum{Number{}}}, []int{0, 1}},
+		{"min as unsigned", []Value{Min{signed(1)}, Min{signed(-1)}}, []int{1, 0}},
+		{"avg", []Value{Avg{10, signed(50)}, Avg{1, signed(9)}}, []int{1, 0}},
+		{"stats", []Value{Stats{1, signed(-9)}, Stats{2, signed(4)}}, []int{1, 0}},
+		{"hist", []Value{&Hist{Counts: []uint64{5}}, &Hist{Counts: []uint64{0, 1, 7}}, &Hist{}}, []int{1, 0}},
+		{"integers", []Value{int64(-1), int64(3), int64(0)}, []int{1, 2}},
+		{"equal", []Value{uint64(1), uint64(1), uint64(1)}, []int{2, 1}},
+		{"strings", []Value{"c", "a", "b"}, []int{2, 1}},
+		{"series", []Value{Series{Points: []Point{{Value: signed(9)}, {Value: signed(1)}}}, Series{Points: []Point{{Value: signed(2)}}}}, []int{1, 0}},
+	} {
+		s := &Snapshot{}
+		for i, v := range c.values {
+			s.Entries = append(s.Entries, Entry{[]Value{i}, v})
+		}
+		var got []int
+		for _, e := range s.Top(2) {
+			got = append(got, e.Key[0].(int))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if n := len(s.Top(100)); n != len(c.values) || len(s.Top(-1)) != 0 || s.Entries[0].Key[0] != 0 {
+			t.Errorf("%s: %d entries, or the snapshot changed", c.name, n)
+		}
 	}
 }

@@ -8,7 +8,11 @@ import (
 	"strings"
 
 	"btc/cmd/btc/gengo"
+	"btc/frontend/ast"
+	"btc/frontend/check"
 	"btc/frontend/diag"
+	"btc/frontend/expand"
+	"btc/frontend/parse"
 	"btc/internal/manifest"
 	"btc/internal/option"
 )
@@ -86,10 +90,35 @@ func (g *genGo) run(line *option.Line) int {
 	}
 	object := stem + "_btc.o"
 	source, err := gengo.Source(m, gengo.Options{
-		Package: g.pkg, Library: g.library, Name: prefix, Object: object, Script: filepath.Base(name),
+		Package: g.pkg, Library: g.library, Name: prefix, Object: object, Script: filepath.Base(name), Names: argumentNames(name, text),
 	})
 	if err != nil {
 		return fail("--package: %v", err)
 	}
 	return g.writeObject(newFile{object, out.Object}, newFile{stem + "_btc.go", source})
+}
+
+// argumentNames returns a function that names the arguments of the printf() or print() at a position of a script as check names the
+// parts of keys. Calls in macros and imported files have no names.
+func argumentNames(name, text string) func(manifest.Pos) []string {
+	script := parse.Script(diag.NewSource(name, text), &diag.List{}, expand.Values(check.IsValue))
+	names := map[[2]int][]string{}
+	ast.Inspect(script, func(n ast.Node) bool {
+		call, ok := n.(*ast.Call)
+		if !ok || call.Func.Text != "printf" && call.Func.Text != "print" {
+			return true
+		}
+		args := call.Args
+		if call.Func.Text == "printf" {
+			args = args[min(1, len(args)):]
+		}
+		var all []string
+		for _, a := range args {
+			all = append(all, check.NameOf(a))
+		}
+		at := call.Span().Pos()
+		names[[2]int{at.Line, at.Col}] = all
+		return true
+	})
+	return func(p manifest.Pos) []string { return names[[2]int{p.Line, p.Col}] }
 }

@@ -42,6 +42,20 @@ func newExposition(r *Run, open bool) Sink {
 	return &documents{text: text{Run: r}, what: "metrics: -f prometheus and -f openmetrics contain only maps", write: x.write}
 }
 
+// Exposition returns a document with all metrics, in one of the two formats.
+func (s *Sampler) Exposition(open bool, maps func(show func(*Map)), running bool) (document []byte) {
+	r := *s.Run
+	r.Out = NewWriter(Buffers[1], func(text []byte, _ bool) []byte {
+		document = append(document, text...)
+		return text[:0]
+	})
+	own := *s
+	own.Run = &r
+	(&exposition{&own, open}).write(maps, running)
+	r.Out.Flush(true)
+	return document
+}
+
 // write writes all metrics.
 func (x *exposition) write(maps func(show func(*Map)), running bool) {
 	out := x.Out

@@ -26,6 +26,9 @@ type Options struct {
 	Name    string // prefix of all exported names
 	Object  string // name of the object's file, in the directory of the source
 	Script  string // name of the script, for comments
+	// Names returns names for the arguments of the printf() or print() at a position of the script, "" where there is none.
+	// It may be nil.
+	Names func(manifest.Pos) []string
 }
 
 // Source returns the source.
@@ -202,7 +205,9 @@ func (g *generator) load(low string, named, args []param) {
 			g.line("\t%s %s // %s", p.field, p.typ, comment(p.name))
 		}
 		g.line("}\n")
-		if len(named) > 0 {
+		if len(named) == 0 {
+			g.line("// New%sParams returns the values of a script that is run without arguments.\nfunc New%[1]sParams() %[1]sParams { return %[1]sParams{} }\n", g.Name)
+		} else {
 			g.line("// New%sParams returns the script's defaults.\nfunc New%[1]sParams() %[1]sParams {\n\treturn %[1]sParams{", g.Name)
 			for _, p := range named {
 				g.line("\t\t%s: %s,", p.field, p.value)
@@ -324,10 +329,19 @@ func (g *generator) events() {
 		numbers[e.Kind]++
 		name := g.Name + Name(e.Kind) + strconv.Itoa(numbers[e.Kind])
 		g.line("// %s is %s() in line %d of the script.\ntype %[1]s struct {", name, e.Kind, e.Pos.Line)
-		var scan []string
+		var scan, argNames []string
+		if g.Names != nil && len(e.Chain) == 0 {
+			argNames = g.Names(e.Pos)
+		}
+		fields := map[string]bool{}
 		for j := range e.Fields {
-			g.line("\tArg%d %s", j+1, goType(&e.Fields[j].Layout))
-			scan = append(scan, fmt.Sprintf("&v.Arg%d", j+1))
+			field := ""
+			if len(argNames) == len(e.Fields) {
+				field = Name(argNames[j])
+			}
+			field = unique(fields, orName(field, fmt.Sprintf("Arg%d", j+1)))
+			g.line("\t%s %s", field, goType(&e.Fields[j].Layout))
+			scan = append(scan, "&v."+field)
 		}
 		g.line("}\n")
 		fmt.Fprintf(&cases,

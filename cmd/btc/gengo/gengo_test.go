@@ -89,7 +89,9 @@ interval:ms:10 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "All", Object: "all.o", Script: "all.bt"})
+	names := map[int][]string{6: {"comm", "pid", ""}}
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "All", Object: "all.o", Script: "all.bt",
+		Names: func(p manifest.Pos) []string { return names[p.Line] }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +110,26 @@ interval:ms:10 {
 	}
 	if d := cmp.Diff(string(want), string(got)); d != "" {
 		t.Errorf("%s (-want +got); -update writes it:\n%s", file, d)
+	}
+}
+
+// TestPositionalParameters checks that parameters without defaults have a New function, too.
+func TestPositionalParameters(t *testing.T) {
+	target, err := kernel.Default("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: "begin { @ = $1; }", Target: target, Compiler: "test"})
+	if out == nil {
+		t.Fatal(diags)
+	}
+	m, err := manifest.Parse(out.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", Script: "x.bt"})
+	if err != nil || !strings.Contains(string(got), "func NewXParams() XParams {") {
+		t.Errorf("%v: %s", err, got)
 	}
 }
 
