@@ -13,7 +13,9 @@ import (
 	"text/tabwriter"
 
 	"btc/cmd/btc/forecast"
+	frontdiag "btc/frontend/diag"
 	"btc/internal/arch"
+	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/loader/diag"
 	"btc/loader/object"
@@ -22,7 +24,8 @@ import (
 
 // checked is the result for one object and target, as `btc check --json` prints it.
 type checked struct {
-	Object string `json:"object"`
+	Object string          `json:"object"`
+	script manifest.Script // the source of the positions
 	*forecast.Report
 }
 
@@ -31,14 +34,17 @@ func checkCommand() *command {
 	return &command{
 		name: "check", operands: "FILE.o|FILE.bt ...", summary: "report whether objects would load on the kernels of targets", files: []string{"o", "bt"},
 		about:  "No kernel is needed: what is known of each is in its target. A script is compiled first, for the targets; no file is written.",
-		status: "0 if nothing fails, 2 if a target's kernel would refuse an object, 1 if the check was not possible.",
+		status: "0 if nothing fails, 2 if a target's kernel would refuse an object, 1 if a script has errors or the check was not possible.",
 		examples: []example{
 			{"btc check reads.o", "check against the built-in targets"},
 			{"btc check --target debian12.target --target rhel9.target reads.o", "check against the kernels of your hosts"},
+			{"btc check --sarif scripts/*.bt > btc.sarif", "what a code host shows at the lines of a change"},
 		},
 		options: option.Table{
 			{Name: "target", Value: "FILE", Repeat: true, To: &c.targets, Help: `target file, architecture of an embedded target, or "host"; may be repeated. Default: the embedded targets that the object supports`},
-			{Name: "json", To: &c.asJSON, Help: "print one JSON object per object and target, one per line"},
+			{Name: "json", To: &c.messages.json, Help: "print JSON objects, one per line: one per error or warning of a script, then one per object and target"},
+			{Name: "sarif", To: &c.messages.sarif, Help: "print errors and warnings of scripts, and reasons for verdicts, as SARIF for code hosts"},
+			{Name: "untrusted", To: &c.script.untrusted, Help: "do not trust the scripts: read no files, nothing of this machine, and use at most 10 s of CPU time and 1 GiB for each"},
 			{Name: "verbose", Short: "v", To: &c.verbose, Help: "list every program"},
 		},
 		run: c.run,
@@ -47,8 +53,10 @@ func checkCommand() *command {
 
 // checker holds the options of btc check.
 type checker struct {
-	targets         []string
-	asJSON, verbose bool
+	targets  []string
+	messages messageFormat
+	script   scriptFlags
+	verbose  bool
 }
 
 // run reports, for each object and target, whether the object would load there.
@@ -59,17 +67,26 @@ func (k *checker) run(line *option.Line) int {
 	if len(objects) == 0 {
 		return fail("nothing to check: expected FILE.o from btc compile, or FILE.bt")
 	}
+	if err := k.messages.check(); err != nil {
+		return fail("%v", err)
+	}
 	targets, err := openTargets(k.targets)
 	if err != nil {
 		return fail("%v", err)
 	}
 	var all []checked
+	var messages []frontdiag.Message
+	status := 0
 	for _, path := range objects {
 		read := func() (*object.Object, error) { return object.Read(path) }
 		if !strings.HasSuffix(path, ".o") {
-			compiled, status := k.compile(path)
-			if compiled == nil {
-				return status
+			compiled, found, err := k.compile(path)
+			if err != nil {
+				return fail("%v", err)
+			}
+			if messages = append(messages, found...); compiled == nil {
+				status = 1 // the others are checked nevertheless
+				continue
 			}
 			read = compiled.Parse
 		}
@@ -80,9 +97,14 @@ func (k *checker) run(line *option.Line) int {
 		all = append(all, some...)
 	}
 	out := bufio.NewWriter(os.Stdout)
-	if k.asJSON {
-		err = checksJSON(out, all)
-	} else {
+	switch {
+	case k.messages.sarif:
+		err = k.messages.write(out, append(messages, reasons(all)...))
+	case k.messages.json:
+		if err = k.messages.write(out, messages); err == nil {
+			err = checksJSON(out, all)
+		}
+	case len(all) > 0:
 		err = checksText(out, all, k.verbose)
 	}
 	if flush := out.Flush(); err == nil {
@@ -92,26 +114,55 @@ func (k *checker) run(line *option.Line) int {
 		return fail("%v", err)
 	}
 	for _, c := range all {
-		if c.Verdict == forecast.Fails {
-			return 2
+		if c.Verdict == forecast.Fails && status == 0 {
+			status = 2
 		}
 	}
-	return 0
+	return status
 }
 
-// compile compiles a script for the targets. Without a result the compiler has printed its errors; the exit status is then 1.
-func (k *checker) compile(path string) (*object.Files, int) {
-	var s scriptFlags
+// compile compiles a script for the targets. Errors and warnings are printed for people, or returned for programs. The object is
+// nil if the script has errors.
+func (k *checker) compile(path string) (*object.Files, []frontdiag.Message, error) {
+	s := &k.script
 	s.targets.files = k.targets
 	name, text, err := s.script([]string{path})
 	if err != nil {
-		return nil, fail("%v", err)
+		return nil, nil, err
 	}
-	out, status := s.compile(name, text)
+	out, diags, err := s.build(name, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	var messages []frontdiag.Message
+	if k.messages.machine() {
+		messages = frontdiag.Messages(diags, false)
+	} else {
+		s.render(out, diags)
+	}
 	if out == nil {
-		return nil, max(status, 1)
+		return nil, messages, nil
 	}
-	return object.NewFiles(strings.TrimSuffix(path, filepath.Ext(path))+".o", out.Object, nil), 0
+	return object.NewFiles(strings.TrimSuffix(path, filepath.Ext(path))+".o", out.Object, nil), messages, nil
+}
+
+// reasons returns what speaks against verdicts of ok as messages: an error if an object fails, a warning if it is not known.
+func reasons(all []checked) []frontdiag.Message {
+	var messages []frontdiag.Message
+	for _, c := range all {
+		for _, f := range c.Findings {
+			text := strings.TrimPrefix(f.Text, diag.Head(&c.script, f.Pos))
+			m := frontdiag.Message{File: c.Object, Line: f.Pos.Line, Severity: "warning", Text: fmt.Sprintf("%s on %s %s: %s", f.Verdict, c.Target, c.Arch, text)}
+			if f.Pos.Line > 0 && strings.HasSuffix(c.Object, ".o") {
+				m.File = c.script.File
+			}
+			if f.Verdict == forecast.Fails {
+				m.Severity = "error"
+			}
+			messages = append(messages, m)
+		}
+	}
+	return messages
 }
 
 // openTargets opens the files; without any, the embedded targets.
@@ -150,7 +201,7 @@ func checkObject(path string, read func() (*object.Object, error), targets []*ke
 			f := &r.Findings[i]
 			f.Text = diag.Head(&o.Manifest.Script, f.Pos) + f.Text
 		}
-		all = append(all, checked{path, r})
+		all = append(all, checked{path, o.Manifest.Script, r})
 	}
 	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -101,6 +102,11 @@ func (c *command) wrong(cc *cobra.Command, err error) error {
 	}
 	fail("%v%s`%s -h` lists the %s", err, join, cc.CommandPath(), what)
 	return exitStatus(max(c.wrongUse, 1))
+}
+
+// has reports whether c has a command of this name.
+func (c *command) has(name string) bool {
+	return slices.ContainsFunc(c.sub, func(s *command) bool { return s.name == name })
 }
 
 // unknown returns the error of operands where a command of c is expected.

@@ -43,10 +43,11 @@ type scriptFlags struct {
 	words      []string // arguments after "--"
 	fixAll     bool     // compile the parameters into the code
 
-	format       string // --for
-	suffix       string // --suffix
-	mapPrefix    string // --map-prefix
-	helperErrors bool   // -k
+	messages     messageFormat // --json, --sarif
+	format       string        // --for
+	suffix       string        // --suffix
+	mapPrefix    string        // --map-prefix
+	helperErrors bool          // -k
 	untrusted    bool
 	skipPass     string
 }
@@ -172,8 +173,16 @@ func compileCommand() *command {
 				Help: "suffix of the object's own symbols, as in events_NAME, instead of a hash of the script"},
 			{Name: "map-prefix", Value: "NAME", To: s.setMapPrefix,
 				Help: "prefix of the symbols of the script's maps: @x is NAME_x, and @ is NAME"},
+			{Name: "json", To: &s.messages.json, Help: "print errors and warnings to standard output, as JSON objects, one per line"},
+			{Name: "sarif", To: &s.messages.sarif, Help: "print errors and warnings to standard output, as SARIF for code hosts"},
 		}, s.table()...),
 		run: func(line *option.Line) int {
+			if err := s.messages.check(); err != nil {
+				return fail("%v", err)
+			}
+			if s.messages.machine() && len(s.dump) > 0 {
+				return fail("--dump and --json or --sarif exclude each other: both print to standard output")
+			}
 			if noManifest && manifest != "" {
 				return fail("--manifest and --no-manifest exclude each other")
 			}
@@ -339,6 +348,12 @@ func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 
 // render prints the messages of a compilation and returns the exit status.
 func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
+	if s.messages.machine() {
+		if err := s.messages.write(os.Stdout, diag.Messages(diags, s.noWarnings)); err != nil || out == nil {
+			return 1
+		}
+		return 0
+	}
 	opt := diag.RenderOptions{
 		Color:      color.Wanted(s.color, isTerminal(os.Stderr), os.Getenv),
 		NoWarnings: s.noWarnings,

@@ -75,6 +75,8 @@ func dispatch(args []string) int {
 		args[0] = "version"
 	case bpftraceStyle(root, args[0]):
 		args = append([]string{"run"}, args...)
+	case !root.has(args[0]) && !strings.HasPrefix(args[0], "__complete"): // the options after it are not ours to judge
+		args = args[:1]
 	}
 	return execute(root, args)
 }
@@ -87,10 +89,8 @@ func personality(name string) bool {
 // bpftraceStyle reports whether a first argument is an option or a script as bpftrace accepts
 // it, and not the name of a command.
 func bpftraceStyle(root *command, arg string) bool {
-	for _, c := range root.sub {
-		if c.name == arg {
-			return false
-		}
+	if root.has(arg) {
+		return false
 	}
 	if strings.HasPrefix(arg, "__complete") { // shell completions use this word
 		return false

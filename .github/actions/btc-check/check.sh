@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles the scripts named in SCRIPTS with the program BTC, and checks the objects against the
-# target files named in TARGETS. No script is run.
+# Checks the scripts named in SCRIPTS with the program BTC against the target files named in TARGETS. The results are also
+# written to the file SARIF, if it is set. No script is run.
 set -eu
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 args=()
 for t in ${TARGETS:-}; do args+=(--target "$t"); done
-status=0 n=0
-for script in $SCRIPTS; do
-  n=$((n + 1))
-  object=$dir/$n-$(basename "$script" .bt).o
-  if ! "$BTC" compile --untrusted "$script" -o "$object"; then status=1; continue; fi
-  "$BTC" check "$object" "${args[@]}" || status=1
+scripts=()
+for s in $SCRIPTS; do
+  [ -e "$s" ] || { echo "no scripts match $s"; exit 1; }
+  case $s in -*) s=./$s ;; esac
+  scripts+=("$s")
 done
-[ "$n" -gt 0 ] || { echo "no scripts match $SCRIPTS"; exit 1; }
-exit $status
+[ "${#scripts[@]}" -gt 0 ] || { echo "no scripts: the input is empty"; exit 1; }
+if [ -n "${SARIF:-}" ]; then "$BTC" check --untrusted --sarif ${args[@]+"${args[@]}"} "${scripts[@]}" >"$SARIF" || :; fi
+exec "$BTC" check --untrusted ${args[@]+"${args[@]}"} "${scripts[@]}"
