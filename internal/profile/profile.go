@@ -8,7 +8,7 @@
 package profile
 
 import (
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -175,7 +175,7 @@ func (p *Profile) Folded(write func(line []byte)) (negative int) {
 		}
 		stacks[j].sum += value
 	}
-	slices.SortFunc(stacks, func(a, b folded) int { return strings.Compare(a.stack, b.stack) })
+	sort.Slice(stacks, func(i, j int) bool { return stacks[i].stack < stacks[j].stack })
 	for i := range stacks {
 		line = append(append(line[:0], stacks[i].stack[1:]...), ' ')
 		write(append(strconv.AppendInt(line, stacks[i].sum, 10), '\n'))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -548,11 +549,12 @@ func (k *keeper) evict(n int) {
 	for _, p := range k.procs {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b *process) int {
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
 		if a.named != b.named {
-			return ifThen(a.named, 1, -1)
+			return b.named
 		}
-		return ifThen(a.used < b.used, -1, 1)
+		return a.used < b.used
 	})
 	k.warn("WARNING: too many processes to keep the mappings of all: stacks of the oldest are cut, and counted")
 	for i, p := range all[:max(len(all)-1, 0)] {
@@ -561,13 +563,6 @@ func (k *keeper) evict(n int) {
 		}
 		k.forget(p)
 	}
-}
-
-func ifThen(c bool, a, b int) int {
-	if c {
-		return a
-	}
-	return b
 }
 
 // Flags of a range.
@@ -743,3 +738,10 @@ func askKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, 0} }
 
 // sentKey is the key in Maps.Asked of the number of raw stacks of a process.
 func sentKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, unwind.SentKey} }
+
+func ifThen(c bool, a, b int) int {
+	if c {
+		return a
+	}
+	return b
+}

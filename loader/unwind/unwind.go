@@ -14,12 +14,12 @@
 package unwind
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -406,7 +406,7 @@ func (u *Unwinder) inputs() (all []record, more bool) {
 			all = append(all, record{time: x.Time, raw: x})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b record) int { return cmp.Compare(a.time, b.time) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].time < all[j].time })
 	return all, more
 }
 
