@@ -319,7 +319,7 @@ func (s *session) line(line []byte) error {
 		return err
 	}
 	switch {
-	case kind == "alive", kind == "head", kind == "snapshot", kind == "trials":
+	case kind == "alive", kind == "head", kind == "snapshot", kind == "trials", kind == "why":
 		return nil
 	case kind == "end":
 		s.ended = true

@@ -801,6 +801,8 @@ func (p *player) report(kind string, line gjson.Result) error {
 		})
 	case "message":
 		p.run.Message(line.Get("text").String())
+	case "why":
+		line.Get("report").ForEach(func(_, x gjson.Result) bool { p.run.Message(x.String()); return true })
 	}
 	return err
 }

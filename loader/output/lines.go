@@ -108,6 +108,23 @@ func (j *lines) Reloaded() {
 	}
 }
 
+// Explained is part of version 2 of the lossless format only.
+func (j *lines) Explained(x *Explanation) {
+	if !j.records {
+		return
+	}
+	dst := j.begin("why", nil)
+	if x.Cause != "" {
+		dst = format.AppendQuoted(append(dst, `, "cause": `...), []byte(x.Cause))
+		dst = format.AppendQuoted(append(dst, `, "msg": `...), []byte(x.Sentence))
+	}
+	if x.Line > 0 {
+		dst = strconv.AppendInt(append(dst, `, "line": `...), int64(x.Line), 10)
+	}
+	dst = append(dst, `, "report": `...)
+	j.end(appendList(dst, x.Report))
+}
+
 func (j *lines) Pinned(path string) {
 	if j.records {
 		j.end(format.AppendQuoted(append(j.begin("pinned", nil), `, "path": `...), []byte(path)))

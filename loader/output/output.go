@@ -64,6 +64,17 @@ type Sink interface {
 // Reloader is a sink that notes that the object of its run has replaced another one.
 type Reloader interface{ Reloaded() }
 
+// Explainer is a sink that has reports of --why.
+type Explainer interface{ Explained(x *Explanation) }
+
+// Explanation is a report of --why.
+type Explanation struct {
+	Report   []string // its lines, the last of which has the sentence
+	Cause    string   // the first cause: its name in the table, and the sentence; "": none
+	Sentence string
+	Line     int // of the clause; 0: it is one of the whole run
+}
+
 // Run is the sink's view of its run.
 type Run struct {
 	Manifest *manifest.Manifest

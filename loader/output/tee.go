@@ -127,7 +127,14 @@ func (t *tee) BeginTrials(mode string, names []string) {
 	t.both(func(s Sink) { s.BeginTrials(mode, names) })
 }
 func (t *tee) Trial(x *Trial) { t.both(func(s Sink) { s.Trial(x) }) }
-func (t *tee) EndTrials()     { t.both(func(s Sink) { s.EndTrials() }) }
+func (t *tee) Explained(x *Explanation) {
+	t.both(func(s Sink) {
+		if e, ok := s.(Explainer); ok {
+			e.Explained(x)
+		}
+	})
+}
+func (t *tee) EndTrials() { t.both(func(s Sink) { s.EndTrials() }) }
 
 func (t *tee) Snapshot(maps func(show func(*Map))) {
 	t.counted(func(s Sink) { s.Snapshot(maps) })

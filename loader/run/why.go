@@ -16,6 +16,7 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/load"
+	"btc/loader/output"
 	"btc/loader/resolve"
 	"btc/loader/rewrite"
 	"btc/loader/why"
@@ -61,10 +62,22 @@ func (s *session) explain() {
 		s.msg.line("WARNING: " + err.Error())
 		return
 	}
-	lines := x.Text(s.manifest.Script.File)
-	for _, line := range lines {
-		s.msg.line(line)
+	report := &output.Explanation{Report: x.Text(s.manifest.Script.File)}
+	if f, of := x.Cause(); f != nil {
+		report.Cause, report.Sentence = f.Row, f.Sentence()
+		if of != nil {
+			report.Line = of.Line
+		}
 	}
+	for _, line := range report.Report {
+		s.msg.ofSink(line)
+	}
+	s.front.later(0, manifest.Pos{}, func(w *writer) {
+		if e, ok := w.sink.(output.Explainer); ok {
+			e.Explained(report)
+			w.Out.Idle()
+		}
+	})
 }
 
 // whyRun collects what is known of the run.

@@ -122,9 +122,17 @@ type Fact struct {
 
 // First returns the first cause, by the order of the table, and its clause: nil for one of the whole run.
 func (r *Run) First() (text string, of *Clause) {
+	f, of := r.Cause()
+	if f == nil {
+		return "", nil
+	}
+	return f.Sentence(), of
+}
+
+// Cause returns what First has the sentence of; nil if there is none.
+func (r *Run) Cause() (found *Finding, of *Clause) {
 	if r.LostEvents > 0 {
-		f := Finding{"events-lost", []string{"{n}", count(r.LostEvents, "event")}}
-		return f.Sentence(), nil
+		return &Finding{"events-lost", []string{"{n}", count(r.LostEvents, "event")}}, nil
 	}
 	partial := false
 	for _, c := range r.Clauses {
@@ -137,12 +145,12 @@ func (r *Run) First() (text string, of *Clause) {
 		for _, c := range r.Clauses {
 			for _, f := range c.Findings() {
 				if f.Row == Causes[i].Name {
-					return f.Sentence(), c
+					return &f, c
 				}
 			}
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // Text formats the report, a line each.

@@ -192,7 +192,7 @@ func TestNoInline(t *testing.T) {
 	}
 	for _, hot := range []string{
 		"btc/loader/ring", "btc/loader/format", "btc/loader/output", "btc/loader/render",
-		"btc/loader/bpfmap", "btc/loader/run", "btc/loader/symbols", "encoding/binary", "strconv", "runtime",
+		"btc/loader/bpfmap", "btc/loader/run", "btc/loader/symbols", "encoding/binary", "strconv",
 	} {
 		if !slices.Contains(linked, hot) {
 			t.Errorf("btrun does not contain %s", hot)

@@ -346,3 +346,36 @@ func TestOutputThatFails(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestWhy checks the lines of reports of --why in both forms of json2, and that a replay prints them as the run did.
+func TestWhy(t *testing.T) {
+	s, err := readSchema("../../docs/json2.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := programs(t)
+	object := compile(t, dir, `tracepoint:syscalls:sys_enter_getppid /comm == "none"/ { @ = count(); }`)
+	recording := filepath.Join(dir, "why.jsonl")
+	out, stderr := run(t, dir, nil, "--why", "-f", "json2", "--record", recording, object, "-c", workload(dir, 1))
+	recorded, err := os.ReadFile(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, lines := range map[string][]byte{"output": out, "recording": recorded} {
+		if types := checkLines(t, s, lines); types["why"] != 1 || types["message"] != 0 {
+			t.Errorf("%s: lines by type: %v\n%s", name, types, lines)
+		}
+		if !bytes.Contains(lines, []byte(`"cause": "predicate-comm"`)) {
+			t.Errorf("%s: no cause\n%s", name, lines)
+		}
+	}
+	cmd := exec.Command(filepath.Join(dir, "btc"), "replay", recording)
+	var replayed bytes.Buffer
+	cmd.Stderr = &replayed
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("btc replay: %v\n%s", err, &replayed)
+	}
+	if i := bytes.Index(stderr, []byte("why: ")); i < 0 || !bytes.Contains(replayed.Bytes(), stderr[i:]) {
+		t.Errorf("the replay has printed\n%s\nthe run\n%s", &replayed, stderr)
+	}
+}
