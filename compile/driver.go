@@ -48,6 +48,8 @@ type Input struct {
 	// Dump, if set, is called with the printed form of each stage, in order. Names are "ast", "input", the names of
 	// the passes, "asm", "object" and "manifest".
 	Dump func(stage, text string)
+	// Positions says that Dump gets the positions in machine code, too, as IR has them.
+	Positions bool
 	// SeriesClock names a map of the script that tseries reads the time from, for
 	// tests; "" for the clock.
 	SeriesClock string
@@ -226,7 +228,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if err := passes.Run(m, opt); err != nil {
 		return nil, err
 	}
-	funcs, err := emit.Module(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Free: true})
+	funcs, err := emit.Module(m, emit.Options{Check: in.Verify, Dump: machineDump(in.Dump), Positions: in.Positions, Free: true})
 	if err != nil {
 		return nil, machineError{err}
 	}

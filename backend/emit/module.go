@@ -19,6 +19,8 @@ type Options struct {
 	// Dump, when not nil, gets the text of each function after each stage:
 	// "isel", "regalloc", "asm".
 	Dump func(stage, fn, text string)
+	// Positions says that Dump gets the positions of the instructions, too.
+	Positions bool
 	// Free drops the blocks of each function of the module once it is encoded: later stages
 	// do not need them, and in a large script they are most of the memory.
 	Free bool
@@ -57,11 +59,20 @@ func one(f *ir.Func, offsets map[string]ir.GlobalOffset, opt Options) (*Func, er
 	if err != nil {
 		return nil, err
 	}
-	dump("isel", mf)
+	machine := func(stage string) {
+		switch {
+		case opt.Dump == nil:
+		case opt.Positions:
+			opt.Dump(stage, f.Name, mf.Positions())
+		default:
+			dump(stage, mf)
+		}
+	}
+	machine("isel")
 	if err := regalloc.Allocate(mf, regalloc.Options{Check: opt.Check}); err != nil {
 		return nil, err
 	}
-	dump("regalloc", mf)
+	machine("regalloc")
 	e, err := Encode(mf)
 	if err != nil {
 		return nil, err

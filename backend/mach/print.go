@@ -166,7 +166,19 @@ func (t *Term) String() string {
 }
 
 // String returns the whole function, one instruction per line.
-func (f *Func) String() string {
+func (f *Func) String() string { return f.text(func(ir.Pos) string { return "" }) }
+
+// Positions returns the whole function as String does, with the position in the script after each instruction, as in IR.
+func (f *Func) Positions() string {
+	return f.text(func(p ir.Pos) string {
+		if p.Line < 1 {
+			return ""
+		}
+		return "  !" + p.String()
+	})
+}
+
+func (f *Func) text(position func(ir.Pos) string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "func %s frame %d\n", f.Name, f.FrameUsed)
 	for _, b := range f.Blocks {
@@ -184,9 +196,9 @@ func (f *Func) String() string {
 		}
 		s.WriteByte('\n')
 		for n := range b.Insns {
-			fmt.Fprintf(&s, "  %s\n", &b.Insns[n])
+			fmt.Fprintf(&s, "  %s%s\n", &b.Insns[n], position(b.Insns[n].Pos))
 		}
-		fmt.Fprintf(&s, "  %s\n", &b.Term)
+		fmt.Fprintf(&s, "  %s%s\n", &b.Term, position(b.Term.Pos))
 	}
 	return s.String()
 }

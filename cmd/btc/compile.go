@@ -23,6 +23,7 @@ import (
 	"btc/internal/safefile"
 	"btc/internal/signature"
 	"btc/loader/object"
+	"btc/report/stages"
 )
 
 // scriptFlags holds the options for what to compile, and for which target.
@@ -161,6 +162,7 @@ func compileCommand() *command {
 			{"btc compile reads.bt", "write reads.o, and a copy of its manifest to reads.json"},
 			{"btc compile -e 'kprobe:vfs_read { @[comm] = count(); }' -o reads.o", "compile a one-line script"},
 			{"btc compile --target debian12.target --target rhel9.target reads.bt", "require that the object runs on both kernels"},
+			{"btc compile --dump=html reads.bt > reads.html", "write a page for a browser that shows what each pass changes"},
 			{"btc compile stacks.bt -- 5", "give $1 to the compiler, for a script that needs it there, as in kstack($1)"},
 		},
 		options: append(option.Table{{Name: "output", Short: "o", Value: "FILE", To: &out,
@@ -422,9 +424,19 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 	if s.untrusted {
 		in.Confined, in.Files, in.Environ = true, nil, nil
 	}
-	if len(s.dump) > 0 {
+	var page *stages.Stages
+	switch {
+	case s.dump["html"]:
+		page = &stages.Stages{File: name, Source: text, Doc: passDoc}
+		in.Dump, in.Positions = page.Add, true
+	case len(s.dump) > 0:
 		in.Dump = dumpTo(os.Stdout, s.dump)
 	}
 	out, diags := compile.Compile(in)
+	if page != nil && out != nil {
+		if err := writeStages(os.Stdout, page, out); err != nil {
+			return nil, nil, err
+		}
+	}
 	return out, diags, nil
 }

@@ -3,9 +3,6 @@
 package page
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"btc/report/document"
 )
 
 // plainSize is the size in bytes up to which data is in the page as it is, readable in an editor. Larger data is in several elements:
@@ -27,15 +26,14 @@ const plainSize = 16 << 10
 // inlineCells is the number of values of a map up to which it is in the head.
 const inlineCells = 500
 
-// dataElements returns data as elements of the page that no browser runs, the head first. json.Marshal escapes <, > and &, so that
-// it cannot end an element.
-func dataElements(id string, d *Data) ([][]byte, error) {
+// dataElements returns data as elements of the page, the head first.
+func dataElements(id string, d *Data) ([]document.Element, error) {
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
 	if len(text) <= plainSize {
-		return [][]byte{fmt.Appendf(nil, "<script type=\"application/json\" id=\"%s\">%s</script>\n", id, text)}, nil
+		return []document.Element{document.Plain(id, text)}, nil
 	}
 	head := headData{Data: d, Maps: []any{}}
 	var parts []*packer
@@ -74,17 +72,17 @@ func dataElements(id string, d *Data) ([][]byte, error) {
 		p.value = map[string]any{"texts": p.strings(e.Texts), "hosts": e.Hosts, "t": p.ints(e.T), "c": p.ints(e.Call), "x": p.ints(e.Text), "h": p.ints(e.Host), "d": p.numbers(e.Took)}
 	}
 	parts = slices.Insert(parts, 0, &packer{value: head})
-	var elements [][]byte
+	var elements []document.Element
 	for i, p := range parts {
 		name := id
 		if i > 0 {
 			name += fmt.Sprint("-", i)
 		}
-		text, err := p.pack()
+		e, err := p.element(name)
 		if err != nil {
 			return nil, err
 		}
-		elements = append(elements, fmt.Appendf(nil, "<script type=\"application/gzip+base64\" id=\"%s\">%s</script>\n", name, text))
+		elements = append(elements, e)
 	}
 	return elements, nil
 }
@@ -227,8 +225,8 @@ func (p *packer) strings(all []string) any {
 	return ref
 }
 
-// pack returns the text of the element.
-func (p *packer) pack() ([]byte, error) {
+// element returns the element.
+func (p *packer) element(id string) (document.Element, error) {
 	text, err := json.Marshal(p.value)
 	if err != nil {
 		return nil, err
@@ -236,18 +234,5 @@ func (p *packer) pack() ([]byte, error) {
 	for (4+len(text))%8 != 0 { // so that arrays are aligned
 		text = append(text, ' ')
 	}
-	var packed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range [][]byte{binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text, p.arrays} {
-		if _, err := z.Write(b); err != nil {
-			return nil, err
-		}
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return base64.StdEncoding.AppendEncode(nil, packed.Bytes()), nil
+	return document.Packed(id, binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text, p.arrays)
 }

@@ -8,16 +8,13 @@
 package page
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"embed"
-	"encoding/base64"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
 
 	"btc/internal/profile"
+	"btc/report/document"
 )
 
 //go:embed page.css
@@ -29,9 +26,9 @@ var sources embed.FS
 // parts are the files of the script, in the order in which they depend on each other.
 var parts = []string{"base", "data", "time", "tables", "flame", "cards", "page"}
 
-// JavaScript returns the script of the page: one function, so that nothing of it is global.
+// JavaScript returns the script of the page.
 var JavaScript = sync.OnceValue(func() string {
-	text := "\"use strict\";\n(function () {\n"
+	text := ""
 	for _, name := range parts {
 		part, err := sources.ReadFile("js/" + name + ".js")
 		if err != nil {
@@ -39,11 +36,8 @@ var JavaScript = sync.OnceValue(func() string {
 		}
 		text += string(part)
 	}
-	return text + "})();\n"
+	return document.JavaScript(text)
 })
-
-//go:embed page.html
-var frame string
 
 // Write writes the page of a recording. base is the recording to compare it with, or nil.
 func Write(w io.Writer, d, base *Data) error { return write(w, d, base, false) }
@@ -52,13 +46,10 @@ func Write(w io.Writer, d, base *Data) error { return write(w, d, base, false) }
 func WriteLive(w io.Writer, d *Data) error { return write(w, d, nil, true) }
 
 func write(w io.Writer, d, base *Data, live bool) error {
-	root, connect := "", ""
+	doc := document.Document{Title: d.Title(), Style: style, Script: JavaScript(), Without: "This report draws itself with a script of its own. Without it, btc replay prints the recording as text.", Main: "results"}
 	if live {
-		root, connect = ` data-live="data"`, "; connect-src 'self'"
+		doc.Live = "data"
 	}
-	out := bufio.NewWriterSize(w, 1<<16)
-	title := d.Title()
-	heads, parts := "", [][]byte(nil)
 	for _, x := range []struct {
 		id   string
 		data *Data
@@ -70,23 +61,10 @@ func write(w io.Writer, d, base *Data, live bool) error {
 		if err != nil {
 			return err
 		}
-		heads += string(elements[0])
-		parts = append(parts, elements[1:]...)
+		doc.Head = append(doc.Head, elements[0])
+		doc.Parts = append(doc.Parts, elements[1:]...)
 	}
-	before, after, _ := strings.Cut(frame, "{{parts}}")
-	fill := strings.NewReplacer("{{title}}", escape(title), "{{policy}}", policy()+connect, "{{live}}", root, "{{style}}", style, "{{data}}", heads, "{{script}}", JavaScript())
-	if _, err := fill.WriteString(out, before); err != nil {
-		return err
-	}
-	for _, part := range parts { // after the script, which shows what is there
-		if _, err := out.Write(part); err != nil {
-			return err
-		}
-	}
-	if _, err := out.WriteString(after); err != nil {
-		return err
-	}
-	return out.Flush()
+	return doc.Write(w)
 }
 
 // Title is what the page calls itself: the name of the script, or its text if it has one line.
@@ -100,17 +78,3 @@ func (d *Data) Title() string {
 	}
 	return profile.Printable(d.File)
 }
-
-// policy returns the page's Content-Security-Policy: only the script and the style that are in it.
-func policy() string {
-	return fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'", digest(JavaScript()), digest(style))
-}
-
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
-
-func escape(text string) string { return entities.Replace(profile.Printable(text)) }

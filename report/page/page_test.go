@@ -5,6 +5,7 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -258,6 +259,11 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%+v is %s, want %s (%v)", x.n, got, x.want, err)
 		}
 	}
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // unpack returns the JSON and the arrays of a compressed element.

@@ -30,6 +30,7 @@ import (
 
 	"btc/report/live"
 	"btc/report/page"
+	"btc/report/stages"
 	"btc/tests/tier"
 )
 
@@ -313,13 +314,15 @@ func TestTypes(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("skipped: no node")
 	}
-	file := filepath.Join(t.TempDir(), "page.js")
-	if err := os.WriteFile(file, []byte(page.JavaScript()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("node", compiler, "--noEmit", "--allowJs", "--checkJs", "--strict", "--noUnusedLocals", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", file).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for name, text := range map[string]string{"page": page.JavaScript(), "stages": stages.JavaScript()} {
+		file := filepath.Join(t.TempDir(), name+".js")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("node", compiler, "--noEmit", "--allowJs", "--checkJs", "--strict", "--noUnusedLocals", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", file).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small functions that all of the page uses: elements, numbers, units, patterns.
+// Small functions that all of the page uses: numbers, units, patterns.
 
 /**
  * @typedef {number | string} Num an integer; a string if a number cannot represent it
@@ -21,20 +21,6 @@
  * @typedef {{update(): void, redraw(): void}} View
  * @typedef {{root: HTMLElement, views: View[], stale?: boolean}} Card
  */
-
-
-/** @param {string} tag @param {Object<string, any>} [props] @param {...(Node | string | null)} children @returns {any} */
-function el(tag, props, ...children) {
-	const e = document.createElement(tag);
-	for (const [name, value] of Object.entries(props || {})) {
-		if (name === "class") e.className = value;
-		else if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
-		else if (value === true) e.setAttribute(name, "");
-		else if (value !== false && value != null) e.setAttribute(name, String(value));
-	}
-	for (const c of children) if (c != null) e.append(c);
-	return e;
-}
 
 /** @param {Num | undefined} n */
 const num = (n) => typeof n === "string" ? Number(n) : n || 0;
@@ -91,8 +77,6 @@ function amount(v, unit) {
 	}
 	return count(v);
 }
-
-const dark = () => document.documentElement.dataset.theme === "dark";
 
 /** @type {Map<string, string>} */
 const values = new Map();

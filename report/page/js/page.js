@@ -28,12 +28,7 @@ function header(d) {
 	fact("parameters", (d.params || []).map((p) => p.name + "=" + p.value).join(" "));
 	fact("recording", d.file);
 	if (state.base) fact("compared with", state.base.file + (state.base.host ? " (" + state.base.host + ", " + duration(state.base.duration * 1e6) + ")" : ""));
-	const theme = el("button", {"aria-pressed": String(dark()), onclick() {
-		document.documentElement.dataset.theme = dark() ? "light" : "dark";
-		theme.setAttribute("aria-pressed", String(dark()));
-		redraw();
-	}}, "Dark");
-	return el("header", {class: "top"}, el("div", {class: "row"}, el("div", {}, el("h1", {class: title === d.script.source.trim() ? "long" : ""}, title), about.length ? el("p", {class: "about"}, about.slice(0, 6).join(" ")) : null), theme), facts, health(d));
+	return el("header", {class: "top"}, el("div", {class: "row"}, el("div", {}, el("h1", {class: title === d.script.source.trim() ? "long" : ""}, title), about.length ? el("p", {class: "about"}, about.slice(0, 6).join(" ")) : null), themeButton(redraw)), facts, health(d));
 }
 
 /** What makes the numbers less than the truth, or nothing. @param {Data} d */
@@ -213,11 +208,7 @@ async function follow(url) {
 	}
 }
 
-document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => {
-	document.documentElement.dataset.theme = e.matches ? "dark" : "light";
-	redraw();
-});
+followTheme(redraw);
 document.addEventListener("keydown", (ev) => { if (ev.key === "Escape" && state.range && !(ev.target instanceof HTMLCanvasElement)) select(null); });
 let before = "";
 window.addEventListener("beforeprint", () => { before = document.documentElement.dataset.theme || "light"; document.documentElement.dataset.theme = "light"; for (const c of state.cards) if (c.stale) update(c); redraw(); });
