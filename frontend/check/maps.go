@@ -286,6 +286,11 @@ func (b *body) keyPart(x ast.Expr) *types.Type {
 	case types.None, types.Func, types.Float:
 		b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t)
 		return types.TInvalid
+	case types.Array:
+		if t.Size == 0 {
+			b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t).Hint("an array without a length has no bytes; str() reads the string there, buf() bytes")
+			return types.TInvalid
+		}
 	case types.Struct:
 		if t.Size > 512 {
 			b.fail(diag.BadMapUse, x, "Value '%s' cannot be used as a map key.", t).Hint("it is larger than 512 bytes")
@@ -299,6 +304,10 @@ func (b *body) keyPart(x ast.Expr) *types.Type {
 func (c *checker) plain(m *mapState, at ast.Node, t *types.Type) bool {
 	m.written = true
 	if invalid(t) {
+		return false
+	}
+	if t.Kind == types.Array && t.Size == 0 {
+		c.fail(diag.BadMapUse, at, "Value '%s' cannot be stored in a map.", t).Hint("an array without a length has no bytes; str() reads the string there, buf() bytes")
 		return false
 	}
 	if m.agg != nil {

@@ -276,10 +276,40 @@ func (f *fn) str(c *check.Call, dst *ir.Value, capacity int) {
 		f.Emit(ir.OpStr, ir.TI64, dst, f.address(c.Args[0]), limit).Imm = int64(capacity)
 		return
 	}
+	if at := f.flexible(c.Args[0]); at != nil {
+		f.Emit(ir.OpStr, ir.TI64, dst, at, limit).Imm = int64(capacity)
+		return
+	}
 	if len(c.Args) > 1 && f.body.Expr(c.Args[1]).Const != nil && f.isConstString(c.Args[0]) {
 		limit = ir.Const(limit.Imm + 1)
 	}
+	if src.Kind == types.Array || src.Full { // there may be no NUL in the object
+		limit = f.atMost(limit, int64(src.Size)+1)
+	}
 	f.Emit(ir.OpStr, ir.TI64, dst, f.Cast(ir.TKAddr, f.addr(c.Args[0])), limit).Imm = int64(capacity)
+}
+
+// atMost returns the smaller of two lengths.
+func (f *fn) atMost(n *ir.Value, most int64) *ir.Value {
+	if n.IsConst() {
+		return ir.Const(int64(min(uint64(n.Imm), uint64(most))))
+	}
+	top := ir.Const(most)
+	return f.Select(f.ICmp(ir.UGT, n, top), top, n)
+}
+
+// flexible returns the address of a flexible array member of a struct, nil if x is another object: the array has no size,
+// and is not copied with the struct.
+func (f *fn) flexible(x ast.Expr) *ir.Value {
+	e := f.body.Expr(x)
+	if e.Type.Kind != types.Array || e.Type.Size > 0 || e.Location == nil || e.Location.Root == check.RootValue {
+		return nil
+	}
+	w := f.locate(e.Location)
+	if w.base == f.ctx {
+		w.base = f.Cast(ir.TKAddr, f.ctx)
+	}
+	return f.as(addrType(e.Location.Space), f.apply(w))
 }
 
 // isConstString reports whether x is a literal or a parameter. The length given for one does not count the NUL, because

@@ -110,18 +110,19 @@ func (f *fn) bufInto(c *check.Call, dst *ir.Value, capacity int) {
 			n = ir.Const(max(0, min(n.Imm, int64(capacity))))
 		}
 	}
-	src := f.body.Type(c.Args[0])
-	if !src.IsScalar() {
+	src, flexible := f.body.Type(c.Args[0]), f.flexible(c.Args[0])
+	if !src.IsScalar() && flexible == nil {
 		capacity = min(capacity, src.Size)
 	}
 	f.zero(dst, size)
 	if !n.IsConst() {
-		top := ir.Const(int64(capacity))
-		n = f.Select(f.ICmp(ir.UGT, n, top), top, n)
+		n = f.atMost(n, int64(capacity))
 	}
 	f.Store(ir.U32, dst, 0, n)
 	to := f.AddImm(dst, 4)
 	switch {
+	case flexible != nil:
+		f.readBytes(to, n, int64(capacity), flexible)
 	case !src.IsScalar() && capacity > 0:
 		f.bytesOf(c.Args[0], to, capacity)
 	case src.IsScalar():

@@ -327,11 +327,11 @@ var differences = []struct {
 	{`sizeof`, `^refused.*(Unable to resolve comptime|expanded from)`, false, "functions of bpftrace's library in sizeof"},
 	{`sizeof.*(\?|if ).*str(len|ncmp|str|contains)\(`, "", false, "functions of bpftrace's library in a ?: or if in sizeof"},
 	{`(strstr|strcontains)\(.*(strstr|strcontains)\(`, `^refused: : expanded from`, false, "functions of bpftrace's library in their arguments"},
-	{`\$[1-9#]`, `^refused.*(fold literals|will underflow|will overflow)`, true, "parameters are known when the object is loaded"},
-	{`sizeof.*\$[1-9#]`, "", true, "sizes of parameters"},
+	{`\$[1-9#]`, `^refused.*(fold literals|will underflow|will overflow|expanded from)`, true, "parameters are known when the object is loaded"},
+	{`sizeof.*\$[1-9#]|= \$[1-9#];.*sizeof`, "", true, "sizes of parameters"},
 	{`(\$s\d) = [^;]*str\(\$[47].*sizeof.*\$s`, "", true, "sizes of parameters, through a variable"},
 	{`for \(\$i`, `^refused: : 'arg(s|\d)' builtin is not allowed`, false, "arguments in a for over a range"},
-	{`\((true|false)\) [-&]`, `^refused`, false, "a literal in parentheses is taken for a cast of what follows"},
+	{`\((true|false)\) [-&*]`, `^refused`, false, "a literal in parentheses is taken for a cast of what follows"},
 	{`\(enum \w+\)\$`, `^refused.*variant value`, true, "parameters are known when the object is loaded"},
 	{`->(ab|sc|y|ai16) [=!]= args\.p->`, "", false, "arrays of bool, or of 3 or 6 bytes, may not equal themselves in bpftrace"},
 	{`for \(\$i.*\bargs?\b`, `^refused: : expanded from`, false, "arguments in a for over a range"},
@@ -339,6 +339,9 @@ var differences = []struct {
 	{`\?.*, GREEN\]`, `, 5\]`, false, "a key after a ?: with a number loses its enum in bpftrace"},
 	{`\$5`, "", true, "a parameter of 2^63 or more is a negative number"},
 	{`\$[1-9] <<`, "", true, "the sign of a parameter's value"},
+	{`(\?|if ).*\$[1-9#].*(<|>|/|%)|(<|>|/|%).*(\?|if ).*\$[1-9#]`, "", true, "the sign of a value that is one of a parameter's"},
+	{`has_key\(|delete\(`, `^refused: : Type mismatch for @m\d+: this type has been locked`, false, "a bug in bpftrace: values from functions of its library"},
+	{`@m\d+\[.*\] = -\(?\(uint(8|16|32)\)|@m\d+\[.*\] = ~\(?\(uint(8|16|32)\)`, `: \d{4,}$`, false, "bytes of other values above an unsigned number after - or ~"},
 }
 
 var negative = regexp.MustCompile(`-\d+`)
