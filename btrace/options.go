@@ -69,9 +69,9 @@ type Options struct {
 	// Functions is a file with the names of the kernel functions that can be probed; "": use the
 	// kernel's list.
 	Functions string
-	// Unwind is how dw_ustack finds callers: "dwarf" by the unwind tables of programs and libraries, "fp" by frame
-	// pointers as ustack does; "auto" or "" by tables where that is possible on this host, else by frame pointers, with a
-	// warning.
+	// Unwind is how user stacks are found: "dwarf" by the unwind tables of programs and libraries, "fp" by frame
+	// pointers; "auto" or "" those of ustack by frame pointers, and those of dw_ustack by tables where that is possible on
+	// this host, else by frame pointers, with a warning.
 	Unwind string
 	// UnwindCache is a directory of unwind tables by build id, which only root can change: tables are read from it, and
 	// written into it after they were made.

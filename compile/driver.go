@@ -69,6 +69,8 @@ type Input struct {
 	// Words are further Params and Options as a command line has them: words, --name=value, and --name value if the
 	// option is not a bool.
 	Words []string
+	// NoUnwind leaves out the code that unwinds user stacks by tables: ustack and dw_ustack follow frame pointers.
+	NoUnwind bool
 	// HelperErrors generates code that reports each failing helper.
 	HelperErrors bool
 	// Environ are environment variables, whose settings (BPFTRACE_MAX_STRLEN=64) override those of the script.
@@ -198,7 +200,7 @@ func (in Input) checkOnce(script *ast.Script, t *kernel.Target, diags *diag.List
 	if err := t.Err(); err != nil {
 		diags.Add(diag.BadTarget, diag.Span{}, "the target file is damaged: %v", err)
 	}
-	info.SeriesClock, info.HelperErrors, info.For = in.SeriesClock, in.HelperErrors, in.For
+	info.SeriesClock, info.HelperErrors, info.NoUnwind, info.For = in.SeriesClock, in.HelperErrors, in.NoUnwind, in.For
 	if in.ProbeFilter != nil {
 		info.Programs = slices.DeleteFunc(info.Programs, func(p *check.Program) bool {
 			return p.Point.Kind != probe.Begin && p.Point.Kind != probe.End && !in.ProbeFilter.MatchString(p.Point.Text)

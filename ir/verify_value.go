@@ -75,6 +75,7 @@ var rules = map[Op]rule{
 	OpKstack:    ruleStack,
 	OpUstack:    ruleStack,
 	OpDwUstack:  ruleStack,
+	OpAnyUstack: ruleStack,
 	OpSeenProc:  generic,
 	OpStackLen:  generic,
 	OpProbeName: ruleBytesImm(0),

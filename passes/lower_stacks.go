@@ -33,7 +33,7 @@ func lowerStack(l *lowering, v *ir.Value) *ir.Value {
 	if stacks == nil {
 		panic("BUG: no stack map: " + v.Text())
 	}
-	if v.Op != ir.OpDwUstack {
+	if v.Op == ir.OpKstack || v.Op == ir.OpUstack {
 		return l.helperStack(v, stacks)
 	}
 	id := l.byTables(v, stacks)

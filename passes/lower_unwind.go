@@ -19,14 +19,18 @@ import (
 //	->
 //	v2:i64 = global.u64 @unwind+0
 //	br ...                                                  ; 0: as ustack
-//	v3:i64 = callsub unwind_ustack_127(pc, sp, fp, lr)      ; of the context; 0, 0, 0, 0: those of the task
-//	br ...                                                  ; -1: the process keeps frame pointers, as ustack
+//	v3:i64 = callsub unwind_dw_ustack_127(pc, sp, fp, lr)   ; of the context; 0, 0, 0, 0: those of the task
+//	br ...                                                  ; -1: the process keeps frame pointers: by the helper
 //
-//	func @unwind_ustack_127(i64, i64, i64, i64) global      ; finds the process, walks, counts why the walk ended,
+//	func @unwind_dw_ustack_127(i64, i64, i64, i64) global   ; finds the process, walks, counts why the walk ended,
 //	                                                        ; stores the frames like ustack and returns their id
 //	func @unwind_raw(i64, i64, i64) global                  ; sends the registers and the stack, where something is not known yet
 //	func @unwind_step8(i64) global                          ; 8 steps
 //	func @unwind_step(i64) global                           ; one frame: 0, or 1 + unwind.Reason
+//
+// ustack of a script (anyustack) does the same by unwind_any_ustack_127, with two differences: the constant must say so,
+// and while a process or a table is not known yet, the helper is used instead of a stack that ends there. The loader
+// removes the calls of functions that the constant does not permit, by their names.
 //
 // The functions are global: the verifier checks each once, not at each call, so that 128 frames cost it as much as one.
 // They have no loop for the same reason, and so that the loader sees a bound of their time. Arguments of global
@@ -62,9 +66,6 @@ const (
 
 const (
 	bpfInnerMap = 1 << 12 // BPF_F_INNER_MAP (5.10): maps of another size may be elements
-	// unwindStates is the number of walks that may be nested on a CPU; scratch.go says why there are more than nesting
-	// levels.
-	unwindStates = 4
 	// maxRangeSteps bounds the search for a range: a process has at most 1 << maxRangeSteps.
 	maxRangeSteps = 12
 	stepsAtOnce   = 8
@@ -101,7 +102,7 @@ func (l *lowering) byTables(v *ir.Value, stacks *ir.Map) *ir.Value {
 	}
 	on := l.ICmp(ir.UGE, l.Global(ir.U64, string(manifest.HostUnwind), 0), ir.Const(least))
 	return l.IfValue(on, ir.TI64, func() *ir.Value {
-		return l.CallSub(l.unwindStack(stacks), l.userRegs(v)...)
+		return l.CallSub(l.unwindStack(stacks, v.Op == ir.OpAnyUstack), l.userRegs(v)...)
 	}, func() *ir.Value { return ir.Const(-1) })
 }
 
@@ -207,14 +208,14 @@ func (l *lowering) unwindMaps(depth int) {
 		regs = max(regs, a.RegsSize)
 	}
 	size := stateFrames + max(regs, roundUp(8*max(depth, unwind.MaxFrames), 8*hashedAtOnce)+8*hashedAtOnce)
-	state := intern(l.m, unwindState, "percpu_array", 4, size, unwindStates)
+	state := intern(l.m, unwindState, "percpu_array", 4, size, 1)
 	state.BPF.ValueSize = max(state.BPF.ValueSize, size)
 }
 
 // unwindStack returns the function that walks the stack for a map of stacks. Its arguments are the registers, or zeros
-// for those that the task has saved. The result is the stack's id, 0 without a stack, -1 if the process keeps frame
-// pointers.
-func (l *lowering) unwindStack(stacks *ir.Map) string {
+// for those that the task has saved. The result is the stack's id, 0 without a stack, -1 if the helper is to find it;
+// with fallback, also where something is not known yet.
+func (l *lowering) unwindStack(stacks *ir.Map, fallback bool) string {
 	l.unwindMaps(stacks.Depth)
 	l.globalFunc("unwind_step", 1, func(l *lowering, params []*ir.Value) { l.unwindStep(params[0]) })
 	l.globalFunc("unwind_step8", 1, func(l *lowering, params []*ir.Value) {
@@ -227,12 +228,18 @@ func (l *lowering) unwindStack(stacks *ir.Map) string {
 	l.globalFunc("unwind_take", 0, func(l *lowering, _ []*ir.Value) { l.takeState() })
 	l.globalFunc("unwind_regs", 1, func(l *lowering, params []*ir.Value) { l.taskRegs(params[0]) })
 	l.globalFunc("unwind_raw", 3, func(l *lowering, params []*ir.Value) { l.sendRaw(params[0], params[1], params[2]) })
-	return l.globalFunc("unwind_"+stacks.BPF.Name, 4, func(l *lowering, params []*ir.Value) { l.unwindWalk(stacks, params) })
+	prefix := manifest.UnwindMarked
+	if fallback {
+		prefix = manifest.UnwindAny
+	}
+	return l.globalFunc(prefix+stacks.BPF.Name, len(unwindRegs), func(l *lowering, params []*ir.Value) {
+		l.unwindWalk(stacks, params, fallback)
+	})
 }
 
 // takeState is the body of unwind_take: it takes a state and returns its index, -1 if none is free.
 func (l *lowering) takeState() {
-	for i := range int64(unwindStates) {
+	for i := range int64(manifest.UnwindStates) {
 		p := l.stateOf(ir.Const(i), -1)
 		l.AtomicAdd(ir.U64, p, stateBusy, ir.Const(1))
 		l.If(l.equal(l.Load(ir.U64, p, stateBusy), 1), func() { l.Ret(ir.Const(i)) }, nil)
@@ -274,9 +281,20 @@ func (l *lowering) taskRegs(slot *ir.Value) {
 const threadSize = 16 << 10
 
 // unwindWalk is the body of the function for a map of stacks.
-func (l *lowering) unwindWalk(stacks *ir.Map, regs []*ir.Value) {
+func (l *lowering) unwindWalk(stacks *ir.Map, regs []*ir.Value, fallback bool) {
+	tgid := l.pid(ir.OpPid)
+	proc := l.lookup(unwindProcs, l.key32(tgid))
+	// What the process has: -1 if it is not known.
+	ranges := l.IfValue(l.NotNull(proc), ir.TI64,
+		func() *ir.Value { return l.Load(ir.U64, l.NonNull(proc), 0) },
+		func() *ir.Value { return ir.Const(-1) })
+	l.If(l.equal(ranges, 0), func() { l.Ret(ir.Const(-1)) }, nil)
 	slot := l.CallSub("unwind_take")
-	l.IfCold(l.ICmp(ir.SLT, slot, ir.Const(0)), func() { l.Ret(ir.Const(0)) })
+	none := int64(0)
+	if fallback {
+		none = -1
+	}
+	l.IfCold(l.ICmp(ir.SLT, slot, ir.Const(0)), func() { l.Ret(ir.Const(none)) })
 	p := l.stateOf(slot, 0)
 	id := l.IfValue(l.equal(regs[0], 0),
 		ir.TI64,
@@ -287,51 +305,52 @@ func (l *lowering) unwindWalk(stacks *ir.Map, regs []*ir.Value) {
 			}
 			return ir.Const(1)
 		})
-	id = l.IfValue(l.equal(id, 0), ir.TI64, func() *ir.Value { return ir.Const(0) }, func() *ir.Value { return l.unwindFrom(stacks, slot, p) })
+	l.Store(ir.U64, p, stateTgid, tgid)
+	id = l.IfValue(l.equal(id, 0), ir.TI64, func() *ir.Value { return ir.Const(0) }, func() *ir.Value { return l.unwindFrom(stacks, slot, p, ranges, fallback) })
 	l.AtomicAdd(ir.U64, p, stateBusy, ir.Const(-1))
 	l.Ret(id)
 }
 
-// unwindFrom walks from the registers in the state at p, whose index is slot.
-func (l *lowering) unwindFrom(stacks *ir.Map, slot, p *ir.Value) *ir.Value {
+// unwindFrom walks from the registers in the state at p, whose index is slot, in a process with ranges.
+func (l *lowering) unwindFrom(stacks *ir.Map, slot, p, ranges *ir.Value, fallback bool) *ir.Value {
 	depth := min(stacks.Depth, unwind.MaxFrames)
-	tgid := l.pid(ir.OpPid)
-	key := l.key32(tgid)
-	proc := l.lookup(unwindProcs, key)
-	// What the process has: -1 if it is not known.
-	ranges := l.IfValue(l.NotNull(proc), ir.TI64,
-		func() *ir.Value { return l.Load(ir.U64, l.NonNull(proc), 0) },
-		func() *ir.Value { return ir.Const(-1) })
-	return l.IfValue(l.equal(ranges, 0), ir.TI64, func() *ir.Value { return ir.Const(-1) }, func() *ir.Value {
-		l.Store(ir.U64, p, stateTgid, tgid)
-		l.Store(ir.U64, p, stateFirst, l.Extend(ir.U32, ranges))
-		l.Store(ir.U64, p, stateRanges, l.LShr(ranges, ir.Const(32)))
-		l.Store(ir.U64, p, stateExact, ir.Const(1))
-		l.Store(ir.U64, p, stateDepth, ir.Const(int64(depth)))
-		for _, word := range []int{stateCount, stateStart, stateSize, stateFile} {
-			l.Store(ir.U64, p, word, ir.Const(0))
-		}
-		frames := l.AddImm(p, stateFrames)
-		l.zero(frames, 8*stacks.Depth)
-		l.Store(ir.U64, frames, 0, l.Load(ir.U64, p, statePC))
-		result := l.IfValue(l.equal(ranges, -1), ir.TI64,
-			func() *ir.Value { return ir.Const(int64(unwind.NotYetKnown) + 1) },
-			func() *ir.Value { return l.steps(slot, depth) })
-		why := l.AddImm(result, -1)
-		unknown := l.ICmp(ir.ULE, l.AddImm(why, -int64(unwind.UnknownCode)), ir.Const(int64(unwind.NotYetKnown-unwind.UnknownCode)))
-		raw := l.IfValue(unknown, ir.TI64,
-			func() *ir.Value { return l.CallSub("unwind_raw", slot, why, ir.Const(int64(stacks.Depth))) },
-			func() *ir.Value { return ir.Const(0) })
-		id := l.IfValue(l.equal(raw, 0), ir.TI64, func() *ir.Value {
-			l.ended(p, why, stacks.Depth)
+	l.Store(ir.U64, p, stateFirst, l.Extend(ir.U32, ranges))
+	l.Store(ir.U64, p, stateRanges, l.LShr(ranges, ir.Const(32)))
+	l.Store(ir.U64, p, stateExact, ir.Const(1))
+	l.Store(ir.U64, p, stateDepth, ir.Const(int64(depth)))
+	for _, word := range []int{stateCount, stateStart, stateSize, stateFile} {
+		l.Store(ir.U64, p, word, ir.Const(0))
+	}
+	frames := l.AddImm(p, stateFrames)
+	l.zero(frames, 8*stacks.Depth)
+	l.Store(ir.U64, frames, 0, l.Load(ir.U64, p, statePC))
+	result := l.IfValue(l.equal(ranges, -1), ir.TI64,
+		func() *ir.Value { return ir.Const(int64(unwind.NotYetKnown) + 1) },
+		func() *ir.Value { return l.steps(slot, depth) })
+	why := l.AddImm(result, -1)
+	unknown := l.ICmp(ir.ULE, l.AddImm(why, -int64(unwind.UnknownCode)), ir.Const(int64(unwind.NotYetKnown-unwind.UnknownCode)))
+	raw := l.IfValue(unknown, ir.TI64,
+		func() *ir.Value { return l.CallSub("unwind_raw", slot, why, ir.Const(int64(stacks.Depth))) },
+		func() *ir.Value { return ir.Const(0) })
+	id := l.IfValue(l.equal(raw, 0), ir.TI64, func() *ir.Value {
+		l.ended(p, why, stacks.Depth)
+		found := func() *ir.Value {
 			// The frame that was interrupted is known even if nothing is known of the process.
 			n := l.Load(ir.U64, p, stateCount)
 			n = l.clamp(l.Select(l.equal(n, 0), ir.Const(1), n), depth)
 			return l.Or(l.And(l.hashFrames(frames, int64(stacks.Depth)), ir.Const(-1<<stackLenBits)), n)
-		}, func() *ir.Value { return raw })
+		}
+		if !fallback {
+			return found()
+		}
+		return l.IfValue(l.equal(why, int64(unwind.NotYetKnown)), ir.TI64, func() *ir.Value { return ir.Const(-1) }, found)
+	}, func() *ir.Value { return raw })
+	if !fallback {
 		l.keepStack(stacks, id, frames)
 		return id
-	})
+	}
+	l.If(l.ICmp(ir.NE, id, ir.Const(-1)), func() { l.keepStack(stacks, id, frames) }, nil)
+	return id
 }
 
 // steps calls unwind_step8 until the walk ends, at most for depth frames and the step that finds the limit.

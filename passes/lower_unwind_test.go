@@ -33,8 +33,14 @@ type codeRange struct {
 	file, flags      uint32
 }
 
-// program returns a program that stores a stack, lowered.
+// stackProgram returns a program that stores a stack, lowered.
 func stackProgram(t testing.TB, a *arch.Arch, kind string, depth int) *ir.Module {
+	t.Helper()
+	return programOf(t, a, "dwustack", kind, depth)
+}
+
+// programOf returns a program that stores a stack by an operation, lowered.
+func programOf(t testing.TB, a *arch.Arch, op, kind string, depth int) *ir.Module {
 	t.Helper()
 	m, err := ir.Parse(fmt.Sprintf(`
 map (name ustack_%[1]d, shape stack, depth %[1]d, user)
@@ -42,13 +48,13 @@ map (name @, shape count, key (kind ustack, size 16, stack ustack_%[1]d), value 
 func @p prog (%[2]s) {
   slot s0 "key" 16 align 8
 b0(v0:ctx):
-  v1:i64 = dwustack ustack_%[1]d(v0), #%[1]d
+  v1:i64 = %[3]s ustack_%[1]d(v0), #%[1]d
   store.u64 [s0+0], v1
   store.u64 [s0+8], 7
   count @, s0+0
   ret 0
 }
-`, depth, kind))
+`, depth, kind, op))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,6 +462,42 @@ func TestStackID(t *testing.T) {
 			if got, want := unwind.StackID(frames, depth), binary.LittleEndian.Uint64([]byte(keys[0])); got != want {
 				t.Errorf("%d frames of %d: id %#x; the program has %#x", n, depth, got, want)
 			}
+		}
+	}
+}
+
+// TestEveryUserStack checks how ustack of a script differs from dw_ustack: tables are for all stacks or for none, and the
+// helper finds the stack where something is not known yet, which is counted and asked for all the same.
+func TestEveryUserStack(t *testing.T) {
+	x86 := arch.ByName("x86_64")
+	p := process{pc: code + 0x110, sp: 0x1000, words: map[uint64]uint64{0x1008: code + 0x305}, ranges: one, tables: rows(unwind.Row{Kind: unwind.KindSP, CFA: 2, RA: -1}), helper: []uint64{1, 2, 3}}
+	byTables, byHelper := []uint64{code + 0x110, code + 0x305}, []uint64{1, 2, 3}
+	for _, c := range []struct {
+		name   string
+		mode   uint64
+		change func(p *process)
+		want   []uint64
+		why    string
+		asks   int
+	}{
+		{"all", unwindAll, nil, byTables, "whole", 0},
+		{"those of dw_ustack", unwindDw, nil, byHelper, "", 0},
+		{"none", unwindOff, nil, byHelper, "", 0},
+		{"keeps frame pointers", unwindAll, func(p *process) { p.ranges = nil }, byHelper, "", 0},
+		{"unknown process", unwindAll, func(p *process) { p.unknown = true }, byHelper, unwind.NotYetKnown.String(), 1},
+		{"table that is not made", unwindAll, func(p *process) { p.ranges = []codeRange{{start: code, end: code + 0x10000}} }, byHelper, unwind.NotYetKnown.String(), 1},
+		{"no table", unwindAll, func(p *process) { p.ranges = []codeRange{{start: code, end: code + 0x10000, flags: rangeNoTable}} }, byTables[:1], unwind.NoTable.String(), 0},
+	} {
+		q := p
+		if c.change != nil {
+			c.change(&q)
+		}
+		k := q.machine(programOf(t, x86, "anyustack", "kind profile, attach (unit hz, count 99)", 127))
+		in := q.input(x86, false)
+		in.Globals["unwind"] = binary.LittleEndian.AppendUint64(nil, c.mode)
+		got, why := walk(t, k, in, 127)
+		if !slices.Equal(got, c.want) || why != c.why || len(k.Events) != c.asks {
+			t.Errorf("%s: frames %#x, %q, %d requests; want %#x, %q, %d", c.name, got, why, len(k.Events), c.want, c.why, c.asks)
 		}
 	}
 }

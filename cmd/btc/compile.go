@@ -49,6 +49,7 @@ type scriptFlags struct {
 	suffix       string        // --suffix
 	mapPrefix    string        // --map-prefix
 	helperErrors bool          // -k
+	noUnwind     bool          // --no-unwind
 	untrusted    bool
 	skipPass     string
 }
@@ -67,6 +68,7 @@ func (s *scriptFlags) table() option.Table {
 	return append(table, option.Table{
 		{Name: "probe-filter", Value: "REGEX", To: s.setFilter, Help: "compile only the probes whose attach point the regular expression matches, and begin and end"},
 		{Name: "warnings", Short: "k", To: s.setHelperErrors, Help: "generate code that reports each failing kernel function, such as reads of invalid addresses and lookups of missing keys"},
+		{Name: "no-unwind", To: &s.noUnwind, Help: "leave out the code that finds user stacks by unwind tables, 21 KB, which needs btrun: ustack and dw_ustack follow frame pointers"},
 		{Name: "untrusted", To: &s.untrusted, Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s of CPU time and 1 GiB"},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
@@ -412,6 +414,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 		Words:        s.words,
 		FixAll:       s.fixAll,
 		HelperErrors: s.helperErrors,
+		NoUnwind:     s.noUnwind,
 		Files:        &s.files,
 		ProbeFilter:  s.filter,
 		Environ:      os.Environ(),

@@ -51,6 +51,8 @@ type Info struct {
 	Unsafe []Use
 	// HelperErrors requests code that reports each failing helper (-k). Set by the caller of Check.
 	HelperErrors bool
+	// NoUnwind leaves out the code that unwinds user stacks by tables. Set by the caller of Check.
+	NoUnwind bool
 	// For is the program whose map format the object gets (ir.Meta.For). Set by the caller of Check.
 	For string
 	// SeriesClock names a scalar map that tseries reads the time (ns) from instead

@@ -109,8 +109,8 @@ func newTables() *tables {
 			},
 		},
 		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
-			"ustack":    func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(ir.OpUstack, x)) },
-			"dw_ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(ir.OpDwUstack, x)) },
+			"ustack":    func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(f.userStack(ir.OpAnyUstack), x)) },
+			"dw_ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(f.userStack(ir.OpDwUstack), x)) },
 			"usym":      func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
 			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
 				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
@@ -185,6 +185,15 @@ func (f *fn) probeString(x ast.Expr, e *check.Expr, dst *ir.Value, t *types.Type
 	n := min(text.Size, t.Size)
 	f.Emit(ir.OpProbeName, ir.TVoid, dst, number).Imm = int64(n)
 	f.zero(f.AddImm(dst, int64(n)), t.Size-n)
+}
+
+// userStack returns the operation for a user stack that would be op. The loaders that other formats are for provide no
+// tables.
+func (f *fn) userStack(op ir.Op) ir.Op {
+	if f.info.NoUnwind || f.info.For != "" {
+		return ir.OpUstack
+	}
+	return op
 }
 
 func (f *fn) kstack(x ast.Expr, _ *check.Call) *ir.Value { return f.stackID(ir.OpKstack, x) }

@@ -29,6 +29,17 @@ const (
 	HostUnwind    HostValue = "unwind"     // user stacks that use unwind tables: 0 none, 1 those of dw_ustack, 2 all
 )
 
+// Functions that unwind a user stack by tables have names that begin with these: those of dw_ustack, and of ustack. They
+// return -1 if the kernel's helper is to find the stack.
+const (
+	UnwindMarked = "unwind_dw_"
+	UnwindAny    = "unwind_any_"
+)
+
+// UnwindStates is the number of walks that may be nested on a CPU, each with an element of the map unwind_state; package
+// passes (scratch.go) says why there are more than nesting levels.
+const UnwindStates = 4
+
 // HostValues lists the host values, in the order above.
 var HostValues = []HostValue{HostKaddr, HostKaddrOr0, HostKfuncExist, HostKfuncAllowed, HostUaddr, HostUaddrCode, HostCgroupID,
 	HostStart, HostPIDNSDev, HostPIDNSIno, HostTAIOff, HostNcpus, HostCpid, HostOwnReader, HostUnwind}

@@ -126,7 +126,7 @@ func (v *Values) Table() option.Table {
 		{Name: "traceable-functions", Value: "FILE", Group: tracing, To: v.setFunctions,
 			Help: "names of the kernel functions that can be probed, one per line, instead of tracefs' available_filter_functions"},
 		{Name: "unwind", Value: "HOW", Group: tracing, Choices: option.Choices(Unwinds...), To: &v.Unwind,
-			Help: "how dw_ustack finds the callers of a function: dwarf by the unwind tables of programs and libraries, fp by frame pointers as ustack does, auto by tables where that is possible on this host; default: auto"},
+			Help: "how user stacks are found: dwarf by the unwind tables of programs and libraries, fp by frame pointers, auto those of dw_ustack by tables where that is possible on this host, and those of ustack by frame pointers; default: auto"},
 		{Name: "unwind-cache", Value: "DIR", Group: tracing, To: &v.UnwindCache,
 			Help: "read unwind tables from DIR, which only root can write, before making them, and write those that were made into it; packs of btc unwind pack are also read"},
 		{Name: "raw-stacks", Value: "PROCESS,SECOND", Group: tracing, To: v.setRawStacks,

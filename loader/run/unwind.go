@@ -12,9 +12,9 @@ import (
 	"github.com/cilium/ebpf"
 
 	"btc/internal/kernelfs"
-	"btc/internal/manifest"
 	tables "btc/internal/unwind"
 	"btc/loader/load"
+	"btc/loader/object"
 	"btc/loader/options"
 	"btc/loader/symbols"
 	"btc/loader/unwind"
@@ -29,29 +29,35 @@ type walks struct {
 	next     time.Time // when check looks at the CPUs
 }
 
-// unwindMode returns which stacks of the object are unwound by tables.
-func (s *session) unwindMode() (load.Unwind, error) {
-	if !slices.ContainsFunc(s.manifest.Globals, func(g manifest.Global) bool { return g.Value() == manifest.HostUnwind }) {
-		if s.opts.Unwind == options.UnwindDwarf && prints(s.manifest, "ustack") {
-			s.msg.warn("WARNING: --unwind=dwarf has no effect: the object has no dw_ustack(), and ustack() follows frame pointers")
-		}
-		return load.UnwindOff, nil
+// unwindWanted returns which stacks the options want to be unwound by tables.
+func (s *session) unwindWanted() load.Unwind {
+	switch s.opts.Unwind {
+	case options.UnwindFP:
+		return load.UnwindOff
+	case options.UnwindDwarf:
+		return load.UnwindAll
 	}
-	if s.opts.Unwind == options.UnwindFP {
+	return load.UnwindMarked
+}
+
+// unwindMode returns which stacks of the object are unwound by tables.
+func (s *session) unwindMode(o *object.Object) (load.Unwind, error) {
+	mode := s.unwindWanted()
+	if marked, others := load.Walks(o); !marked && !(others && mode == load.UnwindAll) {
+		if mode == load.UnwindAll && prints(s.manifest, "ustack") {
+			s.msg.warn("WARNING: --unwind=dwarf has no effect: the object was compiled with --no-unwind, or by an older btc")
+		}
 		return load.UnwindOff, nil
 	}
 	why := "without the process that parses files"
 	if !s.opts.NoHelper {
 		var err error
 		if s.walks.records, err = unwind.OpenRecords(s.host.Online); err == nil {
-			if s.opts.Unwind == options.UnwindDwarf {
-				return load.UnwindAll, nil
-			}
-			return load.UnwindMarked, nil
+			return mode, nil
 		}
 		why = err.Error()
 	}
-	if s.opts.Unwind == options.UnwindDwarf {
+	if mode == load.UnwindAll {
 		return load.UnwindOff, fmt.Errorf("--unwind=dwarf: stacks cannot be unwound by tables: %s", why)
 	}
 	s.msg.warn("WARNING: dw_ustack() follows frame pointers, because stacks cannot be unwound by tables: " + why)

@@ -101,16 +101,16 @@ func named[T any](t testing.TB, all map[string]T, name string) T {
 	panic("unreachable")
 }
 
-// load loads an object with walks by tables.
+// load loads an object with walks by tables, those of ustack, too.
 func load(t testing.TB, spec *ebpf.CollectionSpec) *ebpf.Collection {
 	t.Helper()
 	if err := rlimit.RemoveMemlock(); err != nil {
 		t.Skip("skipped: no memory for maps: ", err)
 	}
-	for name, n := range map[string]uint32{"unwind_tables": 256, "unwind_procs": 64, "unwind_ranges": 4096, "unwind_asked": 64} {
+	for name, n := range map[string]uint32{"unwind_tables": 256, "unwind_procs": 64, "unwind_ranges": 4096, "unwind_asked": 64, "unwind_state": 4} {
 		named(t, spec.Maps, name).MaxEntries = n
 	}
-	if err := named(t, spec.Variables, "unwind").Set(uint64(1)); err != nil {
+	if err := named(t, spec.Variables, "unwind").Set(uint64(2)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})
@@ -351,13 +351,15 @@ func chain(n int) string {
 func TestUprobe(t *testing.T) {
 	exe := build(t)
 	for _, c := range []struct {
-		args []string
-		want []string // the last f1 has left its frame to f2
+		builtin string
+		args    []string
+		want    []string // the last f1 has left its frame to f2
 	}{
-		{nil, []string{chain(1), chain(2)}},
-		{[]string{"deep"}, []string{chain(1), chain(89), chain(90)}},
+		{"dw_ustack", nil, []string{chain(1), chain(2)}},
+		{"dw_ustack", []string{"deep"}, []string{chain(1), chain(89), chain(90)}},
+		{"ustack", nil, []string{chain(1), chain(2)}},
 	} {
-		spec := object(t, fmt.Sprintf(`uprobe:%s:leaf { @[dw_ustack] = count(); }`, exe))
+		spec := object(t, fmt.Sprintf(`uprobe:%s:leaf { @[%s] = count(); }`, exe, c.builtin))
 		coll := load(t, spec)
 		ex, err := link.OpenExecutable(exe)
 		if err != nil {
@@ -369,18 +371,23 @@ func TestUprobe(t *testing.T) {
 		}
 		pid, once := start(t, exe, c.args...)
 		once()
-		if got, all := stacks(t, coll, pid, 127), reasons(t, coll); !slices.Equal(got, []string{"leaf"}) || len(all) != 1 || all["not yet known"] == 0 {
-			t.Errorf("before the process is known: stacks %q, %v; want leaf, not yet known", got, all)
+		got, all := stacks(t, coll, pid, 127), reasons(t, coll)
+		if len(all) != 1 || all["not yet known"] == 0 {
+			t.Errorf("before the process is known: %v; want not yet known", all)
+		}
+		byHelper := func(s string) bool { return strings.HasPrefix(s, "leaf f5") } // the caller is read at the stack pointer
+		if c.builtin == "dw_ustack" && !slices.Equal(got, []string{"leaf"}) || c.builtin == "ustack" && !slices.ContainsFunc(got, byHelper) {
+			t.Errorf("%s before the process is known: stacks %q", c.builtin, got)
 		}
 		fill(t, coll, pid)
 		once()
-		got := stacks(t, coll, pid, 127)
+		got = stacks(t, coll, pid, 127)
 		for _, want := range c.want {
 			if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, want+" ") && strings.HasSuffix(s, " _start") }) {
 				t.Errorf("%v: no stack %q in %.2000q", c.args, want, got)
 			}
 		}
-		all := reasons(t, coll)
+		all = reasons(t, coll)
 		if len(all) != 2 || all["whole"] != all["not yet known"] {
 			t.Errorf("%v: reasons %v; want each stack whole", c.args, all)
 		}
@@ -390,16 +397,18 @@ func TestUprobe(t *testing.T) {
 // TestSyscall walks from a tracepoint, with the registers that the task has saved.
 func TestSyscall(t *testing.T) {
 	exe := build(t)
-	pid, once := start(t, exe)
-	coll := load(t, object(t, fmt.Sprintf(`tracepoint:syscalls:sys_enter_getppid /pid == %d/ { @[dw_ustack(100)] = count(); }`, pid)))
-	for _, p := range coll.Programs {
-		l, err := link.Tracepoint("syscalls", "sys_enter_getppid", p, nil)
-		attach(t, l, err)
-	}
-	fill(t, coll, pid)
-	once()
-	if got := stacks(t, coll, pid, 100); len(got) != 1 || !strings.Contains(got[0], " main ") || !strings.HasSuffix(got[0], " _start") {
-		t.Errorf("stacks %q; want getppid main ... _start", got)
+	for _, builtin := range []string{"dw_ustack", "ustack"} {
+		pid, once := start(t, exe)
+		coll := load(t, object(t, fmt.Sprintf(`tracepoint:syscalls:sys_enter_getppid /pid == %d/ { @[%s(100)] = count(); }`, pid, builtin)))
+		for _, p := range coll.Programs {
+			l, err := link.Tracepoint("syscalls", "sys_enter_getppid", p, nil)
+			attach(t, l, err)
+		}
+		fill(t, coll, pid)
+		once()
+		if got := stacks(t, coll, pid, 100); len(got) != 1 || !strings.Contains(got[0], " main ") || !strings.HasSuffix(got[0], " _start") {
+			t.Errorf("%s: stacks %q; want getppid main ... _start", builtin, got)
+		}
 	}
 }
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"btc/loader/object"
+)
+
+// TestDropWalks checks which walks a mode leaves, and that a function that nothing else calls goes with its call.
+func TestDropWalks(t *testing.T) {
+	call := func(name string) asm.Instruction { return asm.Call.Label(name) }
+	function := func(name string, body ...asm.Instruction) asm.Instructions {
+		body = append(body, asm.Return())
+		body[0] = body[0].WithSymbol(name)
+		return body
+	}
+	program := func() *object.Object {
+		insns := slices.Concat(
+			function("p", call("unwind_dw_s_1"), call("unwind_any_s_1"), call("fn_unwind_any")),
+			function("unwind_step_1", asm.Mov.Imm(asm.R0, 1)),
+			function("unwind_dw_s_1", call("unwind_step_1")),
+			function("unwind_only_1", asm.Mov.Imm(asm.R0, 1)),
+			function("unwind_any_s_1", call("unwind_step_1"), call("unwind_only_1")),
+			function("fn_unwind_any", asm.Mov.Imm(asm.R0, 2)))
+		return &object.Object{Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: insns}}}}
+	}
+	for _, c := range []struct {
+		mode           Unwind
+		marked, others bool
+		functions      []string
+	}{
+		{UnwindOff, false, false, []string{"p", "fn_unwind_any"}},
+		{UnwindMarked, true, false, []string{"p", "unwind_step_1", "unwind_dw_s_1", "fn_unwind_any"}},
+		{UnwindAll, true, true, []string{"p", "unwind_step_1", "unwind_dw_s_1", "unwind_only_1", "unwind_any_s_1", "fn_unwind_any"}},
+	} {
+		o := program()
+		DropWalks(o, c.mode)
+		insns := o.Spec.Programs["p"].Instructions
+		var functions []string
+		for i := range insns {
+			if name := insns[i].Symbol(); name != "" {
+				functions = append(functions, name)
+			}
+		}
+		if !slices.Equal(functions, c.functions) {
+			t.Errorf("mode %d: functions %q, want %q", c.mode, functions, c.functions)
+		}
+		if marked, others := Walks(o); marked != c.marked || others != c.others {
+			t.Errorf("mode %d: walks %t, %t, want %t, %t", c.mode, marked, others, c.marked, c.others)
+		}
+		for i, walks := range []bool{c.marked, c.others, true} {
+			removed := insns[i].OpCode == asm.Mov.Imm(asm.R0, -1).OpCode && insns[i].Dst == asm.R0 && insns[i].Constant == -1
+			if removed == walks {
+				t.Errorf("mode %d: instruction %d is %v", c.mode, i, insns[i])
+			}
+		}
+	}
+}
