@@ -22,50 +22,33 @@ const (
 	UnwindAll           // and those of ustack
 )
 
-// unwindOf returns the least mode in which an instruction calls a function that walks a stack; UnwindOff: it calls none.
-func unwindOf(ins *asm.Instruction) Unwind {
-	switch to := ins.Reference(); {
-	case !ins.IsFunctionCall():
-	case strings.HasPrefix(to, manifest.UnwindMarked):
-		return UnwindMarked
-	case strings.HasPrefix(to, manifest.UnwindAny):
-		return UnwindAll
-	}
-	return UnwindOff
-}
-
-// Walks returns which stacks the programs of an object can walk by tables.
-func Walks(o *object.Object) (marked, others bool) {
-	for _, s := range o.Spec.Programs {
-		for i := range s.Instructions {
-			switch unwindOf(&s.Instructions[i]) {
-			case UnwindMarked:
-				marked = true
-			case UnwindAll:
-				others = true
-			}
-		}
-	}
-	return marked, others
-}
-
-// DropWalks removes from programs the walks that a mode has no tables for, with their functions. The kernel would remove
-// the calls, but verify the functions: this takes milliseconds.
-func DropWalks(o *object.Object, mode Unwind) {
+// DropWalks removes from programs the walks that a mode has no tables for, with their functions, and returns what the others
+// need. The kernel would remove the calls, but verify the functions: this takes milliseconds.
+func DropWalks(o *object.Object, mode Unwind) (left Unwind) {
 	for _, s := range o.Spec.Programs {
 		dropped := false
 		for i := range s.Instructions {
-			ins := &s.Instructions[i]
-			if walk := unwindOf(ins); walk == UnwindOff || walk <= mode {
+			ins, walk := &s.Instructions[i], UnwindOff
+			switch {
+			case !ins.IsFunctionCall():
+			case strings.HasPrefix(ins.Reference(), manifest.UnwindMarked):
+				walk = UnwindMarked
+			case strings.HasPrefix(ins.Reference(), manifest.UnwindAny):
+				walk = UnwindAll
+			}
+			if walk <= mode {
+				left = max(left, walk)
 				continue
 			}
 			dropped = true
-			*ins = asm.Mov.Imm(asm.R0, -1).WithSymbol(ins.Symbol()).WithSource(ins.Source()) // the helper finds the stack
+			*ins = ins.WithReference("") // the helper finds the stack
+			ins.OpCode, ins.Dst, ins.Src, ins.Constant = asm.Mov.Op(asm.ImmSource), asm.R0, 0, -1
 		}
 		if dropped {
 			s.Instructions = rewrite.DropUncalled(s.Instructions)
 		}
 	}
+	return left
 }
 
 // Maps that programs unwind stacks with, by their names in a manifest.

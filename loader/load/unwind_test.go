@@ -31,16 +31,19 @@ func TestDropWalks(t *testing.T) {
 		return &object.Object{Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: insns}}}}
 	}
 	for _, c := range []struct {
-		mode           Unwind
-		marked, others bool
-		functions      []string
+		mode      Unwind
+		functions []string
 	}{
-		{UnwindOff, false, false, []string{"p", "fn_unwind_any"}},
-		{UnwindMarked, true, false, []string{"p", "unwind_step_1", "unwind_dw_s_1", "fn_unwind_any"}},
-		{UnwindAll, true, true, []string{"p", "unwind_step_1", "unwind_dw_s_1", "unwind_only_1", "unwind_any_s_1", "fn_unwind_any"}},
+		{UnwindOff, []string{"p", "fn_unwind_any"}},
+		{UnwindMarked, []string{"p", "unwind_step_1", "unwind_dw_s_1", "fn_unwind_any"}},
+		{UnwindAll, []string{"p", "unwind_step_1", "unwind_dw_s_1", "unwind_only_1", "unwind_any_s_1", "fn_unwind_any"}},
 	} {
 		o := program()
-		DropWalks(o, c.mode)
+		for _, mode := range []Unwind{UnwindAll, c.mode} {
+			if left := DropWalks(o, mode); left != mode {
+				t.Errorf("mode %d leaves walks of mode %d", mode, left)
+			}
+		}
 		insns := o.Spec.Programs["p"].Instructions
 		var functions []string
 		for i := range insns {
@@ -51,10 +54,7 @@ func TestDropWalks(t *testing.T) {
 		if !slices.Equal(functions, c.functions) {
 			t.Errorf("mode %d: functions %q, want %q", c.mode, functions, c.functions)
 		}
-		if marked, others := Walks(o); marked != c.marked || others != c.others {
-			t.Errorf("mode %d: walks %t, %t, want %t, %t", c.mode, marked, others, c.marked, c.others)
-		}
-		for i, walks := range []bool{c.marked, c.others, true} {
+		for i, walks := range []bool{c.mode >= UnwindMarked, c.mode == UnwindAll, true} {
 			removed := insns[i].OpCode == asm.Mov.Imm(asm.R0, -1).OpCode && insns[i].Dst == asm.R0 && insns[i].Constant == -1
 			if removed == walks {
 				t.Errorf("mode %d: instruction %d is %v", c.mode, i, insns[i])

@@ -69,12 +69,11 @@ func Decide(insns asm.Instructions, forms []manifest.Form,
 // DropUncalled removes all functions after the first that nothing refers to.
 func DropUncalled(insns asm.Instructions) asm.Instructions {
 	funcs, order := map[string]asm.Instructions{}, []string(nil)
-	for i := range insns {
-		if name := insns[i].Symbol(); i == 0 || name != "" {
-			order = append(order, name)
+	for start, end := 0, 0; start < len(insns); start = end {
+		for end++; end < len(insns) && insns[end].Symbol() == ""; end++ {
 		}
-		name := order[len(order)-1]
-		funcs[name] = append(funcs[name], insns[i])
+		name := insns[start].Symbol()
+		funcs[name], order = insns[start:end], append(order, name)
 	}
 	used, work := map[string]bool{order[0]: true}, []string{order[0]}
 	for len(work) > 0 {

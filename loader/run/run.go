@@ -195,7 +195,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := s.opts.Policy.Object(o); err != nil {
 		return err
 	}
-	load.DropWalks(o, s.unwindWanted())
+	s.walks.needs = load.DropWalks(o, s.unwindWanted())
 	if err := s.opts.Grants.Check(o); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 		opts.ChildPID = s.child.PID
 	}
 	var err error
-	if opts.Unwind, err = s.unwindMode(o); err != nil {
+	if opts.Unwind, err = s.unwindMode(); err != nil {
 		return err
 	}
 	load.DropWalks(o, opts.Unwind)

@@ -14,7 +14,6 @@ import (
 	"btc/internal/kernelfs"
 	tables "btc/internal/unwind"
 	"btc/loader/load"
-	"btc/loader/object"
 	"btc/loader/options"
 	"btc/loader/symbols"
 	"btc/loader/unwind"
@@ -22,6 +21,7 @@ import (
 
 // walks is what a session needs to unwind user stacks by tables. It is empty if no program does.
 type walks struct {
+	needs    load.Unwind     // what the object needs in the mode that the options want
 	records  *unwind.Records // until unwinder has them
 	unwinder *unwind.Unwinder
 	counts   *ebpf.Map // of walks, by how they ended
@@ -41,9 +41,9 @@ func (s *session) unwindWanted() load.Unwind {
 }
 
 // unwindMode returns which stacks of the object are unwound by tables.
-func (s *session) unwindMode(o *object.Object) (load.Unwind, error) {
+func (s *session) unwindMode() (load.Unwind, error) {
 	mode := s.unwindWanted()
-	if marked, others := load.Walks(o); !marked && !(others && mode == load.UnwindAll) {
+	if s.walks.needs == load.UnwindOff {
 		if mode == load.UnwindAll && prints(s.manifest, "ustack") {
 			s.msg.warn("WARNING: --unwind=dwarf has no effect: the object was compiled with --no-unwind, or by an older btc")
 		}
