@@ -109,9 +109,13 @@ func newTables() *tables {
 			},
 		},
 		objects: map[string]func(f *fn, x ast.Expr, c *check.Call, dst *ir.Value){
-			"ustack":    func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(f.userStack(ir.OpAnyUstack), x)) },
-			"dw_ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) { f.withProcess(dst, f.stackID(f.userStack(ir.OpDwUstack), x)) },
-			"usym":      func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
+			"ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) {
+				f.withProcess(dst, f.stackID(f.userStack(ir.OpAnyUstack), x))
+			},
+			"dw_ustack": func(f *fn, x ast.Expr, _ *check.Call, dst *ir.Value) {
+				f.withProcess(dst, f.stackID(f.userStack(ir.OpDwUstack), x))
+			},
+			"usym": func(f *fn, _ ast.Expr, c *check.Call, dst *ir.Value) { f.withProcess(dst, f.num(c.Args[0])) },
 			"func": func(f *fn, _ ast.Expr, _ *check.Call, dst *ir.Value) {
 				f.withProcess(dst, f.Emit(ir.OpFuncIP, ir.TI64, f.ctx))
 			},
