@@ -105,18 +105,11 @@ func (c *checker) wholeValues() error {
 	return nil
 }
 
-// untraceable are functions that kernels list as traceable but refuse to trace, depending on version and
-// configuration.
-//
-// entry: fentry and fexit (btf_id_deny of kernel/bpf/verifier.c). exit: fexit only, because they never return
-// (noreturn_deny, 6.16 and stable kernels).
-var untraceable = struct{ entry, exit []string }{
-	entry: []string{"__rcu_read_lock", "__rcu_read_unlock", "migrate_disable", "migrate_enable", "preempt_count_add",
-		"preempt_count_sub", "rcu_read_unlock_strict"},
-	exit: []string{"__ia32_sys_exit", "__ia32_sys_exit_group", "__module_put_and_kthread_exit", "__x64_sys_exit",
-		"__x64_sys_exit_group", "do_exit", "do_group_exit", "kthread_complete_and_exit", "kthread_exit",
-		"make_task_dead", "panic", "rewind_stack_and_make_dead"},
-}
+// neverReturn are functions whose exit newer kernels do not let fexit trace (noreturn_deny of kernel/bpf/verifier.c, 6.16 and stable
+// kernels).
+var neverReturn = []string{"__ia32_sys_exit", "__ia32_sys_exit_group", "__module_put_and_kthread_exit", "__x64_sys_exit",
+	"__x64_sys_exit_group", "do_exit", "do_group_exit", "kthread_complete_and_exit", "kthread_exit",
+	"make_task_dead", "panic", "rewind_stack_and_make_dead"}
 
 // depends returns why only the host knows whether the kernel accepts a program at a function, or "".
 func (c *checker) depends(p *manifest.Program, name string) string {
@@ -126,15 +119,12 @@ func (c *checker) depends(p *manifest.Program, name string) string {
 			return "kernels do not let " + name + " be probed with a kprobe, depending on their configuration"
 		}
 	case probe.Fentry, probe.Fexit:
-		if slices.Contains(untraceable.entry, name) {
-			return "some kernels do not let " + name + " be traced"
-		}
 		if fn, ok := c.t.Func(name); ok && fn.Proto != nil {
 			if text := c.byValue(prototype(fn.Proto)); text != "" {
 				return name + " " + text
 			}
 		}
-		if p.Kind == probe.Fexit && slices.Contains(untraceable.exit, name) {
+		if p.Kind == probe.Fexit && slices.Contains(neverReturn, name) {
 			return name + " never returns, and newer kernels do not let its return be traced"
 		}
 	default:
