@@ -69,8 +69,13 @@ func CallerHome() (home string) {
 // path.
 func OfCaller(f *os.File) bool {
 	path, err := PathOf(f)
+	return err == nil && OfRootOrCaller(path)
+}
+
+// OfRootOrCaller is like OfRoot, for root and the user who called this program.
+func OfRootOrCaller(path string) bool {
 	uid, _ := callerIDs()
-	return err == nil && ofUsers(path, 0, uint32(uid))
+	return ofUsers(path, 0, uint32(uid))
 }
 
 // asCaller calls f in a thread with the caller's rights. Go has no call for the credentials of one thread.

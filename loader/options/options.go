@@ -40,6 +40,7 @@ type Values struct {
 	Inspect    bool
 	List       bool
 	Patterns   []string // patterns of --list=PATTERN
+	Tools      bool
 	Capture    string
 	Help       bool
 	Version    bool
@@ -213,6 +214,8 @@ func (v *Values) Table() option.Table {
 			To:       v.setList,
 			Help:     `list what can be attached to on this host. Patterns, such as "kprobe:tcp_*", "usdt:/bin/x:*" or "*sched*", can be operands, too, and several separated by commas`,
 		},
+		{Name: "tools", Group: other, Alone: true, To: &v.Tools,
+			Help: "list the tools that btrun NAME runs, those of /usr/share/btc/tools and of the directories in BTRUN_PATH"},
 		{Name: "capture", Value: "FILE", Group: other, Alone: true, To: v.setCapture,
 			Help: "write the description of this kernel to FILE, a tar archive for btc target import"},
 		{Name: "help", Short: "h", Group: other, To: &v.Help,

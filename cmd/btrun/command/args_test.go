@@ -13,7 +13,7 @@ import (
 )
 
 // commandOnly are the options that are not those of a run or of its report.
-var commandOnly = []string{"verify", "color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "help", "version", "parameters", "request-reload"}
+var commandOnly = []string{"verify", "color", "output", "record", "rotate", "keep", "inspect", "remote", "list", "capture", "tools", "help", "version", "parameters", "request-reload"}
 
 // TestOptionsReachRun checks that each other option of the table changes the options of a run or of its report.
 func TestOptionsReachRun(t *testing.T) {

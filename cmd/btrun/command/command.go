@@ -43,7 +43,7 @@ type Streams struct {
 	Attached func()
 }
 
-const usageHead = `usage: btrun [options] OBJECT.o|- [parameter ...] [-- --name=value ...]
+const usageHead = `usage: btrun [options] OBJECT.o|TOOL|- [parameter ...] [-- --name=value ...]
 
 Runs an object made by btc compile. With - it reads it from standard input: cat x.o | btrun -
 `
@@ -59,8 +59,10 @@ func Run(args []string, s Streams) (exit int) {
 	}
 	o, err := parseArgs(args, s.Bundle)
 	stderr = shown(o, stderr) // errors quote files
-	if err == nil && (o.List || o.Capture != "" || !o.Version && !o.Help) {
-		err = o.bound()
+	if err == nil && (o.List || o.Capture != "" || !o.Version && (!o.Help || o.object != "")) {
+		if err = o.bound(); err == nil {
+			err = o.findTool()
+		}
 	}
 	switch {
 	case err != nil:
@@ -71,6 +73,9 @@ func Run(args []string, s Streams) (exit int) {
 		return 0
 	case o.List:
 		return list(o, stdout, stderr)
+	case o.Tools:
+		o.listTools(shown(o, stdout))
+		return 0
 	case o.Capture != "":
 		return captureKernel(o, stderr)
 	case o.Request != 0:

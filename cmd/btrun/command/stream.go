@@ -126,7 +126,7 @@ func (o *arguments) openObject() (*btrace.Object, error) {
 func (o *arguments) meant(path string) (string, error) {
 	exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
 	if !strings.HasSuffix(path, ".o") && exists(path+".o") {
-		return "did you mean " + path + ".o?", nil
+		return "did you mean ./" + path + ".o?", nil
 	}
 	for _, arg := range o.Args {
 		if strings.HasSuffix(arg, ".o") && exists(arg) {
