@@ -111,31 +111,47 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestDebianPackage installs the package and uses it.
+// TestDebianPackage installs the packages and uses them: over a package btc that has both programs, as earlier ones had, and
+// btrun alone.
 func TestDebianPackage(t *testing.T) {
-	deb := one(t, "btc_*_"+runtime.GOARCH+".deb")
+	debs := map[string]string{}
+	for _, name := range []string{"btc", "btrun"} {
+		debs[name] = one(t, name+"_*_"+runtime.GOARCH+".deb")
+	}
 	needs(t, "debootstrap", "chroot", "mount", "unshare")
 	for _, suite := range []string{"bookworm", "sid"} {
 		t.Run(suite, func(t *testing.T) {
 			base := debian(t, suite)
-			data, err := os.ReadFile(deb)
-			if err != nil {
-				t.Fatal(err)
-			}
 			share := t.TempDir()
-			if err := os.WriteFile(filepath.Join(share, "btc.deb"), data, 0o644); err != nil {
-				t.Fatal(err)
+			for name, deb := range debs {
+				data, err := os.ReadFile(deb)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(share, name+".deb"), data, 0o644)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 			}
 			script := `set -e
 				mount -t tmpfs none ` + share + `/mnt 2>/dev/null || { mkdir ` + share + `/mnt; mount -t tmpfs none ` + share + `/mnt; }
 				mkdir ` + share + `/mnt/up ` + share + `/mnt/work ` + share + `/mnt/root
 				mount -t overlay overlay -o lowerdir=` + base + `,upperdir=` + share + `/mnt/up,workdir=` + share + `/mnt/work ` + share + `/mnt/root
 				root=` + share + `/mnt/root
-				cp ` + share + `/btc.deb $root/btc.deb
+				cp ` + share + `/*.deb $root/
 				for d in proc sys dev; do mkdir -p $root/$d; mount --rbind /$d $root/$d; done
 				chroot $root sh -ec '
-					dpkg -i /btc.deb
-					dpkg -V btc
+					dpkg -i /btrun.deb
+					test ! -e /usr/bin/btc
+					btrun --tools | grep -q "^opensnoop  *print each file"
+					btrun --inspect opensnoop | grep -q "^/usr/share/btc/tools/opensnoop.o: "
+					dpkg -r btrun
+					mkdir -p /old/DEBIAN /old/usr/bin /old/usr/share/man/man8
+					touch /old/usr/bin/btc /old/usr/bin/btrun /old/usr/share/man/man8/btrun.8.gz
+					printf "Package: btc\nVersion: 0.0.0~1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n" >/old/DEBIAN/control
+					dpkg-deb -b /old /old.deb
+					dpkg -i /old.deb
+					dpkg -i --auto-deconfigure /btrun.deb /btc.deb
+					dpkg -V btc btrun
 					btc version
 					btrun --version
 					cd /tmp
@@ -147,8 +163,10 @@ func TestDebianPackage(t *testing.T) {
 					test -f /usr/share/doc/btc/copyright
 					test -f /usr/lib/systemd/system/btrun@.service
 					test -d /etc/btrun
+					test $(ls /usr/share/btc/tools/*.o | wc -l) -ge 46
 					dpkg -r btc
 					test ! -e /usr/bin/btc
+					btrun --version
 				'`
 			out := run(t, "unshare", "--mount", "--propagation", "private", "sh", "-c", script)
 			if !strings.Contains(out, "from the package\n") {
@@ -220,15 +238,15 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestRPMPackage installs the package in an empty directory and runs its programs.
+// TestRPMPackage installs the packages in an empty directory and runs its programs.
 func TestRPMPackage(t *testing.T) {
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "riscv64": "riscv64"}[runtime.GOARCH]
-	rpm := one(t, "btc-*."+arch+".rpm")
+	rpm, loader := one(t, "btc-*."+arch+".rpm"), one(t, "btrun-*."+arch+".rpm")
 	needs(t, "rpm")
 	root := t.TempDir()
 	run(t, "rpm", "--root", root, "--initdb")
-	run(t, "rpm", "--root", root, "--nosignature", "-i", rpm)
-	if out := run(t, "rpm", "--root", root, "-V", "btc"); out != "" {
+	run(t, "rpm", "--root", root, "--nosignature", "-i", rpm, loader)
+	if out := run(t, "rpm", "--root", root, "-V", "btc", "btrun"); out != "" {
 		t.Errorf("rpm -V: %s", out)
 	}
 	if out := run(t, filepath.Join(root, "usr/bin/btc"), "version"); !strings.HasPrefix(out, "btc ") {

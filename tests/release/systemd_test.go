@@ -18,11 +18,11 @@ import (
 // an operator would (testdata/service.sh): it starts an object as a service, restarts it when it is killed or stuck,
 // reloads it, and ends it with its maps printed.
 func TestSystemd(t *testing.T) {
-	deb := one(t, "btc_*_"+runtime.GOARCH+".deb")
+	deb, loader := one(t, "btc_*_"+runtime.GOARCH+".deb"), one(t, "btrun_*_"+runtime.GOARCH+".deb")
 	needs(t, "debootstrap", "unshare", "mount", "pivot_root")
 	root := systemdRoot(t)
 	share := t.TempDir()
-	for from, to := range map[string]string{deb: "btc.deb", "testdata/service.sh": "service.sh"} {
+	for from, to := range map[string]string{deb: "btc.deb", loader: "btrun.deb", "testdata/service.sh": "service.sh"} {
 		data, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(share, to), data, 0o644)

@@ -32,6 +32,7 @@ func (r *release) archives() error {
 			add("", []file{{"btrun", data, 0o755}})
 			add("systemd", r.units)
 		}
+		add("tools", r.tools(p))
 		add("", r.docs)
 		add("man", r.man)
 		add("completions", r.shells)

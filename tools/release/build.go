@@ -257,3 +257,59 @@ func (r *release) manual() error {
 	}
 	return nil
 }
+
+// toolArches are the architectures that the objects of the tools run on: those of the embedded targets.
+var toolArches = []string{"amd64", "arm64"}
+
+// compileTools compiles the tools, which are the examples that have a page in docs/tools, and writes their index.
+func (r *release) compileTools() error {
+	pages, err := filepath.Glob(filepath.Join(r.root, "docs/tools/*.md"))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(r.work, "tools")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	var index bytes.Buffer
+	for _, page := range pages {
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		if name == "README" {
+			continue
+		}
+		script, err := os.ReadFile(filepath.Join(r.root, "examples", name+".bt"))
+		if err != nil {
+			return err
+		}
+		head, _, _ := strings.Cut(string(script), "\n")
+		about, ok := strings.CutPrefix(head, "// "+name+": ")
+		if !ok {
+			return fmt.Errorf("%s.bt does not begin with // %s: and what it shows", name, name)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+".bt"), script, 0o644); err != nil {
+			return err
+		}
+		cmd := exec.Command(filepath.Join(r.work, "btc-host"), "compile", "--no-manifest", "--no-warnings", name+".bt")
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("btc compile %s.bt: %w\n%s", name, err, out)
+		}
+		object, err := os.ReadFile(filepath.Join(dir, name+".o"))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&index, "%-15s %s\n", name, strings.TrimSuffix(about, "."))
+		r.scripts = append(r.scripts, file{name + ".bt", script, 0o644})
+		r.objects = append(r.objects, file{name + ".o", object, 0o644})
+	}
+	r.scripts = append(r.scripts, file{"index", index.Bytes(), 0o644})
+	return nil
+}
+
+// tools returns the files of the tools for a platform.
+func (r *release) tools(p platform) []file {
+	if p.os == "linux" && slices.Contains(toolArches, p.arch) {
+		return append(r.scripts[:len(r.scripts):len(r.scripts)], r.objects...)
+	}
+	return r.scripts
+}

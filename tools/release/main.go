@@ -35,6 +35,8 @@ type release struct {
 	man             []file // manual pages
 	shells          []file // completions, as bash/btc
 	units           []file // units of systemd
+	scripts         []file // scripts of the tools, and their index
+	objects         []file // objects of the tools
 	maintainer      string // maintainer of the packages: Name <address>
 	binaries        map[string][]byte
 }
@@ -101,7 +103,7 @@ func (r *release) make() (err error) {
 		name string
 		do   func() error
 	}{
-		{"programs", r.buildAll}, {"notices", r.notices}, {"manual and completions", r.manual}, {"archives", r.archives},
+		{"programs", r.buildAll}, {"notices", r.notices}, {"manual and completions", r.manual}, {"tools", r.compileTools}, {"archives", r.archives},
 		{"packages", r.packages}, {"image", r.image}, {"bill of materials", r.materials}, {"checksums", r.checksums},
 	} {
 		begin := time.Now()

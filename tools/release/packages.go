@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/deb"
@@ -15,10 +16,16 @@ import (
 	"github.com/goreleaser/nfpm/v2/rpm"
 )
 
-const description = `ahead-of-time compiler and loader for bpftrace scripts
+// programPackages are the packages: one for each program.
+var programPackages = []struct{ name, section, summary, description string }{
+	{"btc", "devel", "ahead-of-time compiler for bpftrace scripts", `
 btc compiles scripts in the bpftrace language to BPF objects, on any machine.
-btrun attaches such an object on any Linux since 5.10 and reports as bpftrace
-does. It needs no compiler, headers or script.`
+The package btrun runs them.`},
+	{"btrun", "utils", "loader for bpftrace scripts that btc compiled, with tools", `
+btrun attaches a compiled script on any Linux since 5.10 and reports as bpftrace
+does. It needs no compiler, headers or script. "btrun --tools" lists the tools
+of this package, and "btrun opensnoop" runs one.`},
+}
 
 // packages makes the packages of Debian and of RPM distributions.
 func (r *release) packages() error {
@@ -27,42 +34,66 @@ func (r *release) packages() error {
 			continue
 		}
 		for _, kind := range []string{"deb", "rpm"} {
-			arch, packager := p.deb, nfpm.Packager(deb.Default)
-			name := fmt.Sprintf("btc_%s_%s.deb", r.tag(), p.deb)
-			if kind == "rpm" {
-				arch, packager = p.rpm, rpm.DefaultRPM
-				name = fmt.Sprintf("btc-%s-1.%s.rpm", r.tag(), p.rpm)
-			}
-			contents, err := r.contents(kind, p.arch)
-			if err != nil {
-				return err
-			}
-			info := &nfpm.Info{
-				Name: "btc", Arch: arch, Platform: "linux", Version: r.number(), VersionSchema: "none", Release: "1",
-				Section: "devel", Priority: "optional", Maintainer: r.maintainer, Description: description, License: "Apache-2.0",
-				MTime: r.time, DisableGlobbing: true, Overridables: nfpm.Overridables{Contents: contents, RPM: nfpm.RPM{Packager: r.maintainer, BuildHost: "localhost", Summary: "ahead-of-time compiler and loader for bpftrace scripts"}},
-			}
-			if kind == "deb" {
-				info.Release = ""
-			}
-			info = nfpm.WithDefaults(info)
-			if err := nfpm.PrepareForPackager(info, kind); err != nil {
-				return err
-			}
-			var b bytes.Buffer
-			if err := packager.Package(info, &b); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if err := r.write(name, b.Bytes()); err != nil {
-				return err
+			for i := range programPackages {
+				if err := r.program(kind, p, i); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// contents returns the files of a package, which are written to the work directory.
-func (r *release) contents(kind, arch string) (files.Contents, error) {
+// program makes the package of a program.
+func (r *release) program(kind string, p platform, number int) error {
+	about := programPackages[number]
+	arch, packager := p.deb, nfpm.Packager(deb.Default)
+	name := fmt.Sprintf("%s_%s_%s.deb", about.name, r.tag(), p.deb)
+	if kind == "rpm" {
+		arch, packager = p.rpm, rpm.DefaultRPM
+		name = fmt.Sprintf("%s-%s-1.%s.rpm", about.name, r.tag(), p.rpm)
+	}
+	contents, err := r.contents(kind, about.name, p)
+	if err != nil {
+		return err
+	}
+	info := &nfpm.Info{
+		Name: about.name, Arch: arch, Platform: "linux", Version: r.number(), VersionSchema: "none", Release: "1",
+		Section: about.section, Priority: "optional", Maintainer: r.maintainer, Description: about.summary + about.description, License: "Apache-2.0",
+		MTime: r.time, DisableGlobbing: true, Overridables: nfpm.Overridables{Contents: contents, RPM: nfpm.RPM{Packager: r.maintainer, BuildHost: "localhost", Summary: about.summary}},
+	}
+	r.relate(kind, info)
+	if kind == "deb" {
+		info.Release = ""
+	}
+	info = nfpm.WithDefaults(info)
+	if err := nfpm.PrepareForPackager(info, kind); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := packager.Package(info, &b); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return r.write(name, b.Bytes())
+}
+
+// relate sets the relations of a package: btc needs btrun of its version, and the files of btrun were in the package btc before.
+func (r *release) relate(kind string, info *nfpm.Info) {
+	switch o := &info.Overridables; {
+	case info.Name == "btc" && kind == "deb":
+		o.Depends = []string{"btrun (= " + r.number() + ")"}
+	case info.Name == "btc":
+		o.Depends = []string{"btrun = " + r.number() + "-1"}
+	case kind == "deb":
+		older := []string{"btc (<< " + r.number() + ")"}
+		o.Replaces, o.Deb.Breaks = older, older
+	default:
+		o.Conflicts = []string{"btc < " + r.number() + "-1"}
+	}
+}
+
+// contents returns the files of a program's package, which are written to the work directory.
+func (r *release) contents(kind, program string, p platform) (files.Contents, error) {
 	var all files.Contents
 	dir, err := os.MkdirTemp(r.work, "contents")
 	if err != nil {
@@ -79,10 +110,11 @@ func (r *release) contents(kind, arch string) (files.Contents, error) {
 			FileInfo: &files.ContentFileInfo{Mode: mode, MTime: r.time, Owner: "root", Group: "root"},
 		})
 	}
-	for _, program := range []string{"btc", "btrun"} {
-		add("/usr/bin/"+program, r.binaries["linux/"+arch+"/"+program], 0o755)
-	}
+	add("/usr/bin/"+program, r.binaries["linux/"+p.arch+"/"+program], 0o755)
 	for _, page := range r.man {
+		if strings.HasPrefix(page.name, "btrun") != (program == "btrun") {
+			continue
+		}
 		data, err := gzipped(page.data)
 		if err != nil {
 			return nil, err
@@ -90,7 +122,10 @@ func (r *release) contents(kind, arch string) (files.Contents, error) {
 		add("/usr/share/man/man"+page.name[len(page.name)-1:]+"/"+page.name+".gz", data, 0o644)
 	}
 	for _, c := range r.shells {
-		shell, program := path.Split(c.name)
+		shell, of := path.Split(c.name)
+		if of != program {
+			continue
+		}
 		to := map[string]string{"bash/": "/usr/share/bash-completion/completions/" + program, "fish/": "/usr/share/fish/vendor_completions.d/" + program + ".fish"}[shell]
 		switch {
 		case shell == "zsh/" && kind == "deb":
@@ -100,18 +135,23 @@ func (r *release) contents(kind, arch string) (files.Contents, error) {
 		}
 		add(to, c.data, 0o644)
 	}
-	for _, u := range r.units {
-		add("/usr/lib/systemd/system/"+u.name, u.data, 0o644)
+	if program == "btrun" {
+		for _, u := range r.units {
+			add("/usr/lib/systemd/system/"+u.name, u.data, 0o644)
+		}
+		for _, f := range r.tools(p) {
+			add("/usr/share/btc/tools/"+f.name, f.data, 0o644)
+		}
+		all = append(all, &files.Content{
+			Destination: "/etc/btrun", Type: files.TypeDir,
+			FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.time, Owner: "root", Group: "root"},
+		})
 	}
-	all = append(all, &files.Content{
-		Destination: "/etc/btrun", Type: files.TypeDir,
-		FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.time, Owner: "root", Group: "root"},
-	})
 	for _, d := range r.docs {
 		if d.name == "LICENSE" && kind == "deb" {
 			d.name = "copyright"
 		}
-		add("/usr/share/doc/btc/"+d.name, d.data, 0o644)
+		add("/usr/share/doc/"+program+"/"+d.name, d.data, 0o644)
 	}
 	return all, failed
 }

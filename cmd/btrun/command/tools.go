@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"btc/internal/safefile"
@@ -68,6 +69,7 @@ func toolNames(dirs []string) (all []string) {
 			}
 		}
 	}
+	slices.Sort(all)
 	return all
 }
 

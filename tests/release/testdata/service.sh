@@ -19,7 +19,7 @@ until_() {
 	done
 }
 
-dpkg -i /share/btc.deb >/dev/null
+dpkg -i /share/btrun.deb /share/btc.deb >/dev/null
 systemctl daemon-reload
 btc compile -e 'tracepoint:syscalls:sys_enter_execve { @execs[comm] = count(); }' -o /etc/btrun/execs.o
 echo 'OPTIONS=--every 1s -f prometheus -o /var/lib/btrun/execs.prom' >/etc/btrun/execs.conf

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs systemd as the first process of a PID namespace, in a copy of a Debian, on this kernel:
 #   unshare --mount --pid --fork --cgroup --uts --ipc sh systemd.sh ROOT WORK
-# ROOT is a directory with Debian, which is not changed. WORK has btc.deb and service.sh, which
+# ROOT is a directory with Debian, which is not changed. WORK has btc.deb, btrun.deb and service.sh, which
 # systemd runs as a service once all others run; WORK/result receives what it prints, and its status.
 set -e
 base=$1 share=$2
