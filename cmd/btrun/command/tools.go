@@ -49,6 +49,9 @@ func (o *arguments) findTool() error {
 			return nil
 		}
 	}
+	if file, _ := asCaller(o, func(path string) (bool, error) { _, err := os.Stat(path); return err == nil, err }); file {
+		return nil // the error of an object says more
+	}
 	if hint, _ := asCaller(o, o.meant); hint != "" {
 		return errors.New("cannot read the object: " + name + ": no such file or tool; " + hint)
 	}
