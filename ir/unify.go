@@ -80,10 +80,10 @@ func (u *Unifier) Apply() {
 type unifier struct {
 	diff      *Difference
 	constants []otherConstant
-	// The values, blocks and slots of other that correspond to m's: numbers may differ.
-	values map[*Value]*Value
-	blocks map[*Block]*Block
-	slots  map[*Slot]*Slot
+	// The values, blocks and slots of other that correspond to m's, by their IDs: other's IDs may differ.
+	values []*Value
+	blocks []*Block
+	slots  []*Slot
 }
 
 // otherConstant is an operand of the first module with the constant that the other has.
@@ -137,25 +137,25 @@ func (u *unifier) function(f, g *Func) {
 		u.differ(f.Pos, "the program of the probe differs there")
 		return
 	}
-	u.values, u.blocks, u.slots = map[*Value]*Value{}, map[*Block]*Block{}, map[*Slot]*Slot{}
+	u.values, u.blocks, u.slots = make([]*Value, f.nextValue), make([]*Block, f.nextBlock), make([]*Slot, f.nextSlot)
 	for i, s := range f.Slots {
-		u.slots[s] = g.Slots[i]
+		u.slots[s.ID] = g.Slots[i]
 		if s.Size != g.Slots[i].Size || s.Align != g.Slots[i].Align {
 			u.differ(f.Pos, "an object has a different size there")
 		}
 	}
 	for i, b := range f.Blocks {
 		c := g.Blocks[i]
-		u.blocks[b] = c
+		u.blocks[b.ID] = c
 		if len(b.Params) != len(c.Params) || len(b.Values) != len(c.Values) {
 			u.differ(f.Pos, "the program of the probe differs there")
 			return
 		}
 		for j, v := range b.Params {
-			u.values[v] = c.Params[j]
+			u.values[v.ID] = c.Params[j]
 		}
 		for j, v := range b.Values {
-			u.values[v] = c.Values[j]
+			u.values[v.ID] = c.Values[j]
 		}
 	}
 	for i, b := range f.Blocks {
@@ -181,7 +181,7 @@ func (u *unifier) block(f *Func, b, c *Block) {
 	}
 	for i, e := range b.Term.Succs {
 		d := c.Term.Succs[i]
-		same := u.blocks[e.To] == d.To && len(e.Args) == len(d.Args)
+		same := u.blocks[e.To.ID] == d.To && len(e.Args) == len(d.Args)
 		for j := 0; same && j < len(e.Args); j++ {
 			same = u.same(e.Args[j], d.Args[j])
 		}
@@ -245,7 +245,10 @@ func computes(op Op) bool {
 // same compares operands.
 func (u *unifier) same(x, y *Value) bool {
 	if !x.Op.Info().Inline || x.Op == OpParam {
-		return u.values[x] == y // compared at their definitions
+		return u.values[x.ID] == y // compared at their definitions
 	}
-	return x.Op == y.Op && x.Type == y.Type && x.Sym == y.Sym && x.Imm == y.Imm && u.slots[x.Slot] == y.Slot
+	if (x.Slot == nil) != (y.Slot == nil) || x.Slot != nil && u.slots[x.Slot.ID] != y.Slot {
+		return false
+	}
+	return x.Op == y.Op && x.Type == y.Type && x.Sym == y.Sym && x.Imm == y.Imm
 }

@@ -18,10 +18,54 @@ type edge struct {
 
 // blockState is the state of a block during construction.
 type blockState struct {
-	defs    map[any]*ir.Value // a variable's current value at the end of the block
+	defs    []def       // each variable's current value at the end of the block
+	index   map[any]int // of a variable in defs, if there are many
 	preds   []edge
 	sealed  bool
-	pending map[any]*ir.Value // parameters created before sealing, without arguments yet
+	pending []def // parameters created before sealing, without arguments yet
+}
+
+// def is the value of a variable.
+type def struct {
+	v any
+	x *ir.Value
+}
+
+// manyDefs is the number of variables of a block from which a map finds them: most blocks have few.
+const manyDefs = 16
+
+// find returns the variable's index in defs, -1 if the block does not know it.
+func (s *blockState) find(v any) int {
+	if s.index != nil {
+		if i, ok := s.index[v]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range s.defs {
+		if s.defs[i].v == v {
+			return i
+		}
+	}
+	return -1
+}
+
+// set changes the variable's value.
+func (s *blockState) set(v any, x *ir.Value) {
+	if i := s.find(v); i >= 0 {
+		s.defs[i].x = x
+		return
+	}
+	if s.index != nil {
+		s.index[v] = len(s.defs)
+	}
+	s.defs = append(s.defs, def{v, x})
+	if len(s.defs) == manyDefs {
+		s.index = make(map[any]int, 2*manyDefs)
+		for i, d := range s.defs {
+			s.index[d.v] = i
+		}
+	}
 }
 
 // cursor fills blocks: it tracks predecessors and variables, and emits at the
@@ -29,12 +73,12 @@ type blockState struct {
 type cursor struct {
 	*ir.Builder
 	f      *ir.Func
-	blocks map[*ir.Block]*blockState
+	blocks []*blockState   // by Block.ID
 	types  map[any]ir.Type // types of variables
 }
 
 func newCursor(f *ir.Func) *cursor {
-	c := &cursor{f: f, blocks: map[*ir.Block]*blockState{}, types: map[any]ir.Type{}}
+	c := &cursor{f: f, types: map[any]ir.Type{}}
 	entry := f.NewBlock()
 	c.Builder = ir.AtEnd(entry, f.Pos)
 	c.state(entry).sealed = true
@@ -42,10 +86,13 @@ func newCursor(f *ir.Func) *cursor {
 }
 
 func (c *cursor) state(b *ir.Block) *blockState {
-	s := c.blocks[b]
+	for len(c.blocks) <= b.ID {
+		c.blocks = append(c.blocks, nil)
+	}
+	s := c.blocks[b.ID]
 	if s == nil {
-		s = &blockState{defs: map[any]*ir.Value{}, pending: map[any]*ir.Value{}}
-		c.blocks[b] = s
+		s = &blockState{}
+		c.blocks[b.ID] = s
 	}
 	return s
 }
@@ -93,8 +140,8 @@ func (c *cursor) start(b *ir.Block, seal bool) {
 
 func (c *cursor) seal(b *ir.Block) {
 	s := c.state(b)
-	for v, p := range s.pending {
-		c.addArgs(b, v, p)
+	for _, p := range s.pending {
+		c.addArgs(b, p.v, p.x)
 	}
 	s.pending = nil
 	s.sealed = true
@@ -103,7 +150,7 @@ func (c *cursor) seal(b *ir.Block) {
 // setVar makes x the variable's value from here on.
 func (c *cursor) setVar(v any, x *ir.Value) {
 	c.types[v] = x.Type
-	c.state(c.Block()).defs[v] = x
+	c.state(c.Block()).set(v, x)
 }
 
 // getVar returns the variable's value here; 0 if it was never set.
@@ -116,24 +163,24 @@ func (c *cursor) getVar(v any, t ir.Type) *ir.Value {
 
 func (c *cursor) read(b *ir.Block, v any) *ir.Value {
 	s := c.state(b)
-	if x := s.defs[v]; x != nil {
-		return x
+	if i := s.find(v); i >= 0 {
+		return s.defs[i].x
 	}
 	var x *ir.Value
 	switch {
 	case !s.sealed:
 		x = b.AddParam(c.types[v])
-		s.pending[v] = x
+		s.pending = append(s.pending, def{v, x})
 	case len(s.preds) == 0:
 		x = unset(c.types[v])
 	case len(s.preds) == 1:
 		x = c.read(s.preds[0].from, v)
 	default:
 		x = b.AddParam(c.types[v])
-		s.defs[v] = x // breaks cycles
+		s.set(v, x) // breaks cycles
 		c.addArgs(b, v, x)
 	}
-	s.defs[v] = x
+	s.set(v, x)
 	return x
 }
 
@@ -168,25 +215,20 @@ func (c *cursor) addArgs(b *ir.Block, v any, p *ir.Value) {
 // dropTrivialParams removes block parameters whose arguments are all the same
 // value (or the parameter itself), and unreachable blocks.
 func dropTrivialParams(f *ir.Func) {
-	removeUnreachable(f)
-	preds := map[*ir.Block][]*ir.Edge{}
-	for _, b := range f.Blocks {
-		for i := range b.Term.Succs {
-			e := &b.Term.Succs[i]
-			preds[e.To] = append(preds[e.To], e)
-		}
-	}
+	ir.RemoveUnreachable(f)
+	preds := ir.Preds(f)
 	// Uses are replaced once, at the end; until then becomes maps a value to its replacement.
 	becomes := ir.Subst{}
 	for changed := true; changed; {
 		changed = false
 		for _, b := range f.Blocks[1:] {
 			for i := len(b.Params) - 1; i >= 0; i-- {
-				same := onlyArg(b.Params[i], i, preds[b], becomes)
+				same := onlyArg(b.Params[i], i, preds[b.ID], becomes)
 				if same == nil {
 					continue
 				}
-				for _, e := range preds[b] {
+				for _, p := range preds[b.ID] {
+					e := p.Edge()
 					e.Args = append(e.Args[:i:i], e.Args[i+1:]...)
 				}
 				becomes[b.Params[i]] = same
@@ -199,12 +241,13 @@ func dropTrivialParams(f *ir.Func) {
 }
 
 // onlyArg returns the one value that all edges pass for the parameter, or nil.
-func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
+func onlyArg(param *ir.Value, i int, preds []ir.Pred, becomes ir.Subst) *ir.Value {
 	var same *ir.Value
-	for _, e := range preds {
+	for _, p := range preds {
+		e := p.Edge()
 		x := becomes.Of(e.Args[i])
 		e.Args[i] = x
-		if x == p || x == same ||
+		if x == param || x == same ||
 			same != nil && x.IsConst() && same.IsConst() && x.Imm == same.Imm && x.Type == same.Type {
 			continue
 		}
@@ -214,27 +257,4 @@ func onlyArg(p *ir.Value, i int, preds []*ir.Edge, becomes ir.Subst) *ir.Value {
 		same = x
 	}
 	return same
-}
-
-func removeUnreachable(f *ir.Func) {
-	seen := map[*ir.Block]bool{}
-	work := []*ir.Block{f.Entry()}
-	for len(work) > 0 {
-		b := work[len(work)-1]
-		work = work[:len(work)-1]
-		if seen[b] {
-			continue
-		}
-		seen[b] = true
-		for _, e := range b.Term.Succs {
-			work = append(work, e.To)
-		}
-	}
-	var kept []*ir.Block
-	for _, b := range f.Blocks {
-		if seen[b] {
-			kept = append(kept, b)
-		}
-	}
-	f.Blocks = kept
 }
