@@ -204,7 +204,7 @@ func TestErrors(t *testing.T) {
 		{"#nosuch x", "unknown preprocessor directive #nosuch"},
 		{"# a comment", "unknown preprocessor directive #a"},
 		{"#include", "#include needs"},
-		{"#include \"mine.h\"", "mine.h: no such header"},
+		{"#include \"mine.h\"", "'mine.h' file not found"},
 		{"typedef int;", "typedef needs a name"},
 		{"struct sock { int a; };", "struct sock is also a type of the kernel"},
 	}

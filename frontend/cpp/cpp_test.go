@@ -120,7 +120,7 @@ func TestIncludes(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
-		{"#include \"nosuch.h\"", "nosuch.h: no such header"},
+		{"#include \"nosuch.h\"", "'nosuch.h' file not found"},
 		{"#include <nosuch.h>", "-I DIR"},
 		{"#include", "#include needs <file> or \"file\""},
 		{"#include \"main.h\"", "nested too deeply (max 100)"},

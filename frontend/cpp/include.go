@@ -98,7 +98,7 @@ func (r *reader) include(name string, form byte, at diag.Span) {
 		r.file(path, text, at)
 	case IsSystem(name, form == '<'):
 	default:
-		d := r.l.Add(diag.BadInclude, at, "%s: no such header", name)
+		d := r.l.Add(diag.BadInclude, at, "'%s' file not found", name)
 		if form == '"' {
 			d.Hint("headers are searched next to the file that includes them, and in the directories given with -I DIR")
 		} else {

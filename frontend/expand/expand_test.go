@@ -139,7 +139,9 @@ func TestStandardMacros(t *testing.T) {
 	lib := newLibrary()
 	count := 0
 	for name, defs := range lib.defs {
-		count += len(defs)
+		if !strings.HasPrefix(name, "__") {
+			count += len(defs)
+		}
 		x := &expander{l: l, macros: map[string][]*macro{}}
 		for i, m := range lib.macros(name, isBuiltinValue) {
 			if m.def.Name.Text != name || len(m.def.Params) != defs[i].params || !lib.takes(name, len(m.def.Params)) {
@@ -195,7 +197,8 @@ func TestImports(t *testing.T) {
 		{`import "lib/a.bt"; import "lib/../lib/a.bt"; begin { @ = 1; }`, "#define B 1\n\nend\n{\n  @a = 1;\n}\n\nbegin\n{\n  @ = 1;\n}\n", ""},
 		{`import "stdlib"; begin { }`, "begin\n{}\n", ""},
 		{`import "stdlib/process"; import "stdlib/usdt"; begin { }`, "begin\n{}\n", ""},
-		{`import "stdlib/test"; begin { }`, "", "Unable to find suitable path for import"},
+		{`import "stdlib/test"; begin { print(__always_true()); }`, "begin\n{\n  print(((int32)1));\n}\n", ""},
+		{`import "stdlib/nosuch"; begin { }`, "", "Unable to find suitable path for import"},
 		{`config = { unstable_import_statement = enable } begin { import "b.bt"; print(b()); }`, "config = {\n  unstable_import_statement = enable;\n}\n\n#define B 1\n\nend\n{\n  @a = 1;\n}\n\nbegin\n{\n  print((1));\n}\n", ""},
 		{`import "nosuch.bt"; begin { }`, "", "Unable to find suitable path for import"},
 		{`import "conf.bt"; begin { }`, "", "invalid `config` within import"},

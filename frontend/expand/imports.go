@@ -109,7 +109,7 @@ var stdlibFiles = []string{
 // builtins here.
 var stdlibDirs = []string{
 	stdlibDir + "/map", stdlibDir + "/process", stdlibDir + "/strings", stdlibDir + "/system",
-	stdlibDir + "/task", stdlibDir + "/usdt",
+	stdlibDir + "/task", stdlibDir + "/test", stdlibDir + "/usdt",
 }
 
 // path imports a file or the files of a directory.

@@ -136,7 +136,8 @@ type StandardMacro struct {
 	Doc string
 }
 
-// Standard lists the standard macros in order of their signatures.
+// Standard lists the standard macros in order of their signatures, without those that are for tests only, which begin
+// with two underscores.
 func Standard() []StandardMacro {
 	var all []StandardMacro
 	for _, text := range librarySources() {
@@ -147,7 +148,7 @@ func Standard() []StandardMacro {
 				doc = append(doc, comment)
 				continue
 			}
-			if signature, ok := strings.CutPrefix(line, "macro "); ok {
+			if signature, ok := strings.CutPrefix(line, "macro "); ok && !strings.HasPrefix(signature, "__") {
 				all = append(all, StandardMacro{signature, strings.Join(doc, " ")})
 			}
 			doc = nil

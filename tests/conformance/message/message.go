@@ -68,6 +68,11 @@ func message(b *strings.Builder, d *diag.Diagnostic) {
 		return
 	}
 	from, to := d.Span.Pos(), d.Span.EndPos()
+	if line := d.Span.File.Line(from.Line); d.Code == diag.BadInclude && strings.HasSuffix(d.Message, " file not found") {
+		// bpftrace's file with the C code of a script begins with a line of its own.
+		fmt.Fprintf(b, "definitions.h:%d:%d: fatal error: %s\n", from.Line+1, strings.IndexAny(line, `<"`)+1, d.Message)
+		return
+	}
 	if from.Line != to.Line {
 		fmt.Fprintf(b, "%s:%d-%d: %s: %s\n", d.Span.File.Name, from.Line, to.Line, word, d.Message)
 		return
