@@ -102,20 +102,26 @@ func (r *htmlReport) write(name string) error {
 			fmt.Fprintf(os.Stderr, "btc: warning: --diff: %s has none of the maps of %s: nothing is compared\n", r.base, name)
 		}
 	}
+	r.file = file
+	return errors.Join(r.writePage(d, base), failed) // what precedes an error in the recording is shown
+}
+
+// writePage writes a page.
+func (r *htmlReport) writePage(d, base *page.Data) error {
 	var text bytes.Buffer
 	if err := page.Write(&text, d, base); err != nil {
 		return err
 	}
-	if file == "-" {
+	if r.file == "-" {
 		_, err := os.Stdout.Write(text.Bytes())
-		return errors.Join(err, failed)
+		return err
 	}
-	f, err := createCompressed(file)
+	f, err := createCompressed(r.file)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text.Bytes())
-	return errors.Join(err, f.Close(), failed) // what precedes an error in the recording is shown
+	return errors.Join(err, f.Close())
 }
 
 // shareMap reports whether two pages have a map that the page compares: of the same name, shape and number of keys.

@@ -36,13 +36,14 @@ const defaultRate = 99
 func profileCommand() *command {
 	p := &profiler{rate: defaultRate}
 	return &command{
-		name: "profile", operands: "[DURATION]", summary: "sample stacks, and draw them as a flame graph (root)", files: []string{"svg", "gz", "folded"},
+		name: "profile", operands: "[DURATION]", summary: "sample stacks, and draw them as a flame graph (root)", files: []string{"svg", "html", "gz", "folded"},
 		about: "It traces for DURATION, such as 10s, or until the command of -c or the last process of -p ends, or until Ctrl-C, " +
-			"with a script that --script prints. The name of -o selects the form: .svg is a flame graph for a browser, .pb.gz a " +
+			"with a script that --script prints. The name of -o selects the form: .svg is a flame graph for a browser, .html a page with the samples over time, as of btc report, .pb.gz a " +
 			"profile for go tool pprof and others, .folded a line for each stack; - writes these lines to standard output.",
 		options: p.table(), run: p.run,
 		examples: []example{
 			{"btc profile 10s -o flame.svg", "sample all CPUs for ten seconds"},
+			{"btc profile 1m -o minute.html", "the same for a minute, as a page from which a part of the time is selected"},
 			{"btc profile -c 'make' -o make.svg", "sample a command and the processes that it starts"},
 			{"btc profile -p 1234 --off-cpu 10s -o waits.pb.gz", "measure where a process waits"},
 		},
@@ -78,7 +79,7 @@ func (p *profiler) table() option.Table {
 	return append(table, option.Table{
 		{Name: "off-cpu", To: &p.offCPU, Help: "measure the time that threads wait, instead of sampling those that run"},
 		{Name: "rate", Short: "F", Value: "HZ", To: p.setRate, Help: "samples a second on each CPU; default: 99"},
-		{Name: "output", Short: "o", Value: "FILE", To: &p.file, Help: "write to FILE, whose name ends in .svg, .pb.gz or .folded; - is standard output; default: flame.svg"},
+		{Name: "output", Short: "o", Value: "FILE", To: &p.file, Help: "write to FILE, whose name ends in .svg, .html, .pb.gz or .folded; - is standard output; default: flame.svg"},
 		{Name: "script", To: &p.script, Help: "print the script, and trace nothing"},
 	}...)
 }
@@ -171,8 +172,8 @@ func (p *profiler) check(operands []string) (d time.Duration, err error) {
 	}
 	v := &p.btrun
 	switch {
-	case p.file != "-" && profileForm("", p.file) == "":
-		return 0, fmt.Errorf("-o: the name %q does not end in .svg, .pb.gz or .folded", p.file)
+	case p.file != "-" && profileForm("", p.file) == "" && !isPage(p.file):
+		return 0, fmt.Errorf("-o: the name %q does not end in .svg, .html, .pb.gz or .folded", p.file)
 	case p.offCPU && v.Wait:
 		return 0, errors.New("--off-cpu cannot --wait: its script has the cgroups that exist when it starts")
 	case p.offCPU && p.rate != defaultRate:
@@ -212,6 +213,9 @@ func (p *profiler) run(line *option.Line) int {
 	if d > 0 {
 		args = append(args, "--timeout="+d.String())
 	}
+	if isPage(p.file) {
+		args = append(args, "--every="+columns(d).String())
+	}
 	if p.btrun.Command != "" {
 		args = append(args, "--command="+p.btrun.Command)
 	}
@@ -248,6 +252,9 @@ func (p *profiler) draw(recording string, status int) int {
 		return max(status, 1) // the reason was reported
 	}
 	defer in.Close()
+	if isPage(p.file) {
+		return p.page(recording, status)
+	}
 	x, err := readProfile(recording, in, replay.Options{Err: os.Stderr})
 	switch {
 	case x == nil && status != 0:
@@ -271,6 +278,39 @@ func (p *profiler) draw(recording string, status int) int {
 	case p.file != "-":
 		fmt.Fprintf(os.Stderr, "btc: %s: %d stacks\n", p.file, len(x.Samples))
 	}
+	return status
+}
+
+// isPage reports whether a name is that of a page for a browser.
+func isPage(file string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(file, ".gz"), ".zst"), ".html")
+}
+
+// columns returns the interval of the columns of a page: of some hundred in a run of duration d, each with some samples.
+func columns(d time.Duration) time.Duration {
+	if d == 0 {
+		return time.Second
+	}
+	return max((d / 200).Round(100*time.Millisecond), 100*time.Millisecond)
+}
+
+// page writes the page of a recording of a run that ended with a status, and returns that of the command.
+func (p *profiler) page(recording string, status int) int {
+	d, err := readPage(recording, replay.Options{})
+	if err != nil {
+		status = max(status, fail("%v", err))
+	}
+	switch {
+	case d == nil || len(d.Maps) == 0 && status != 0:
+		return status
+	case len(d.Maps) == 0:
+		return fail("the recording has no snapshot of the map")
+	}
+	d.File = p.about()
+	if err := (&htmlReport{file: p.file}).writePage(d, nil); err != nil {
+		return fail("%v", err)
+	}
+	fmt.Fprintf(os.Stderr, "btc: %s\n", p.file)
 	return status
 }
 

@@ -79,7 +79,7 @@ func TestProfileErrors(t *testing.T) {
 	for line, want := range map[string]string{
 		"10":                         `"10" is not a duration of at least 1ms, such as 10s`,
 		"1s 2s":                      `unexpected argument "2s"`,
-		"-o x.png":                   `-o: the name "x.png" does not end in .svg, .pb.gz or .folded`,
+		"-o x.png":                   `-o: the name "x.png" does not end in .svg, .html, .pb.gz or .folded`,
 		"--off-cpu --pod 0/x --wait": "--off-cpu cannot --wait",
 		"--off-cpu -F 9":             "--rate is for samples",
 		"-F 0":                       `--rate: "0" is not a number from 1 to 10000`,
@@ -126,7 +126,7 @@ func TestProfileOfFailure(t *testing.T) {
 	}
 	head, _, _ := strings.Cut(string(whole), "\n")
 	dir := t.TempDir()
-	file, recording := filepath.Join(dir, "x.svg"), filepath.Join(dir, "run.jsonl")
+	recording := filepath.Join(dir, "run.jsonl")
 	for _, x := range []struct {
 		name, text string
 		status     int // of the run
@@ -142,19 +142,22 @@ func TestProfileOfFailure(t *testing.T) {
 		{"no samples, and the run fails", head + "\n", 3, 3, false},
 		{"no recording", "", 3, 3, false},
 	} {
-		os.WriteFile(file, []byte("old"), 0o600)
-		os.Remove(recording)
-		if x.text != "" {
-			os.WriteFile(recording, []byte(x.text), 0o600)
-		}
-		status := (&profiler{file: file}).draw(recording, x.status)
-		got, _ := os.ReadFile(file)
-		svg := string(got)
-		if status != x.want || (svg == "old") == x.drawn || x.drawn && !strings.HasSuffix(svg, "</svg>\n") {
-			t.Errorf("%s: status %d, %d bytes: %.20s", x.name, status, len(svg), svg)
+		for _, form := range []string{"svg", "html"} {
+			file := filepath.Join(dir, "x."+form)
+			os.WriteFile(file, []byte("old"), 0o600)
+			os.Remove(recording)
+			if x.text != "" {
+				os.WriteFile(recording, []byte(x.text), 0o600)
+			}
+			status := (&profiler{file: file}).draw(recording, x.status)
+			got, _ := os.ReadFile(file)
+			text := string(got)
+			if status != x.want || (text == "old") == x.drawn || x.drawn && !strings.HasSuffix(text, "</"+form+">\n") {
+				t.Errorf("%s, %s: status %d, %d bytes: %.20s", x.name, form, status, len(text), text)
+			}
 		}
 	}
-	if all, _ := os.ReadDir(dir); len(all) > 2 {
+	if all, _ := os.ReadDir(dir); len(all) > 3 {
 		t.Errorf("files are left: %v", all)
 	}
 }

@@ -58,7 +58,7 @@ func replayCommand() *command {
 		},
 		options: option.Table{
 			{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Choices: option.Choices(append(output.Names(), svg, replay.Timeline)...),
-				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .pb.gz, .folded, .pftrace, .jsonl), else that of the run, or text if it was json2 or pprof"},
+				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .html for the page of btc report, .pb.gz, .folded, .pftrace, .jsonl), else that of the run, or text if it was json2 or pprof"},
 			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
@@ -86,6 +86,12 @@ func (r *replayOptions) replay(name string) error {
 	}
 	if r.file != "" && isInput(name, r.file) {
 		return fmt.Errorf("-o: %s is the recording", r.file)
+	}
+	if r.form == "" && isPage(r.file) {
+		if r.mapName != "" {
+			return errors.New("--map: a page has all maps")
+		}
+		return (&htmlReport{file: r.file, from: r.from, to: r.to}).write(name)
 	}
 	in, err := openRecording(name)
 	if err != nil {

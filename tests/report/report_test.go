@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +24,10 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -508,4 +512,78 @@ func TestLarge(t *testing.T) {
 	x.eval(`(() => { const i = document.querySelector("#map-keys input"); i.value = ""; i.dispatchEvent(new Event("input")); })()`)
 	measure("selection", `const c = document.querySelector("#map-stacks .heat canvas"); const key = (key, shiftKey) => c.dispatchEvent(new KeyboardEvent("keydown", {key, shiftKey, bubbles: true})); key("ArrowRight", false); key("Enter", false)`)
 	x.expect(".range", "1 s of 30 s")
+}
+
+// TestPrint prints a page: the paper has all cards, in the light theme, and the window has its own again.
+func TestPrint(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	x := open(t, samples(1), nil)
+	x.eval(`document.querySelector("header button").click()`)
+	printed, err := chromedp.Call(x.ctx, cdppage.PrintToPDF, cdppage.PrintToPDFParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(printed.Data), "%PDF-") || len(printed.Data) < 20_000 {
+		t.Errorf("%d bytes: %.10q", len(printed.Data), printed.Data)
+	}
+	if got := x.eval(`document.documentElement.dataset.theme`); got != "dark" {
+		t.Errorf("after printing, the theme is %s", got)
+	}
+	if program, err := exec.LookPath("pdftotext"); err != nil {
+		t.Log("the text of the paper is not checked: no pdftotext")
+	} else {
+		cmd := exec.Command(program, "-", "-")
+		cmd.Stdin = strings.NewReader(string(printed.Data))
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"slow.bt", "Nothing lost", "255 samples", "Half of 79 values", "@calls", "request 4 took long", "profile:hz:99"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("the paper has no %q", want)
+			}
+		}
+		if strings.Contains(string(text), "Search functions") {
+			t.Error("the paper has a search box")
+		}
+	}
+
+	// The same on the screen, with the style of paper: controls are hidden, and nothing scrolls.
+	if _, err := chromedp.Call(x.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.eval(`getComputedStyle(document.querySelector(".tools")).display + getComputedStyle(document.querySelector("#map-calls .scroll")).overflow + getComputedStyle(document.querySelector(".script")).position`); got != "nonevisiblestatic" {
+		t.Errorf("on paper: %s", got)
+	}
+}
+
+// TestLiveSocket reads the page of a run from a Unix socket, as curl --unix-socket does.
+func TestLiveSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := live.New(l, func() (*page.Data, error) { return samples(1), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(l)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }}}
+	for _, x := range []struct {
+		path   string
+		status int
+		want   string
+	}{{s.Path(), 200, "<title>slow.bt</title>"}, {s.Path() + "data", 200, `"name":"@calls"`}, {"/", 404, "not found"}} {
+		r, err := client.Get("http://localhost" + x.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != x.status || !strings.Contains(string(text), x.want) {
+			t.Errorf("%s: status %d, %.100q (%v)", x.path, r.StatusCode, text, err)
+		}
+	}
 }
