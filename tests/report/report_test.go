@@ -514,6 +514,53 @@ func TestLarge(t *testing.T) {
 	x.expect(".range", "1 s of 30 s")
 }
 
+// TestHosts looks at the stacks of two hosts, whose flame graphs zoom and search together.
+func TestHosts(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	b := page.NewBuilder()
+	d := &b.Data
+	d.File, d.Merged, d.ByHost, d.Hosts, d.Ended, d.Duration = "web.jsonl", true, true, []string{"web1", "web2"}, true, 1000
+	m := b.Map("@on", func() page.MapBuilder {
+		m := page.MapBuilder{Names: []string{"host", "comm"}}
+		m.Name, m.Shape, m.Host = "@on", "count", true
+		return m
+	})
+	stack := func(n uint64, host string, names ...string) page.Element {
+		path := []int{b.Frame(host, "l"), b.Frame("app", "l")}
+		for _, name := range names {
+			path = append(path, b.Frame(name, "u"))
+		}
+		return page.Element{Parts: []string{host, "app"}, Path: path, A: n}
+	}
+	m.Show(1000, []page.Element{stack(30, "web1", "main", "serve", "read"), stack(10, "web1", "main", "collect"), stack(5, "web2", "main", "serve"), stack(15, "web2", "main", "collect")}, false)
+	x := open(t, b.Finish(), nil)
+	x.expect("#map-on .hosts", "web1: 40 samples", "web2: 20 samples")
+	x.axe()
+	zooms := func() string {
+		return x.eval(`Array.from(document.querySelectorAll("#map-on .hosts canvas"), (c) => c.dataset.zoom + " " + c.dataset.boxes).join(", ")`)
+	}
+	if got := zooms(); got != "all 7, all 6" {
+		t.Errorf("at first: %s", got)
+	}
+	click := func(level int, share float64) {
+		x.eval(fmt.Sprintf(`(() => { const c = document.querySelector("#map-on .hosts canvas"), b = c.getBoundingClientRect(); c.dispatchEvent(new MouseEvent("click", {bubbles: true, clientX: b.left + %v * b.width, clientY: b.top + 18 * %d + 9})); })()`, share, level))
+	}
+	click(4, .9) // serve, in web1
+	if got := zooms(); got != "serve 6, serve 5" {
+		t.Errorf("after a click: %s", got)
+	}
+	click(5, .5) // read, which web2 does not have
+	if got := zooms(); got != "read 6, serve 5" {
+		t.Errorf("after another click: %s", got)
+	}
+	x.eval(`document.querySelector("#map-on .hosts canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", bubbles: true}))`)
+	if got := zooms(); got != "all 7, all 6" {
+		t.Errorf("after Escape: %s", got)
+	}
+	x.eval(`(() => { const i = document.querySelector("#map-on .hosts input"); i.value = "collect"; i.dispatchEvent(new Event("input")); })()`)
+	x.expect("#map-on .hosts", "Matched: 25%", "Matched: 75%")
+}
+
 // TestPrint prints a page: the paper has all cards, in the light theme, and the window has its own again.
 func TestPrint(t *testing.T) {
 	tier.Real.Need(t, "starts a browser")
@@ -570,7 +617,9 @@ func TestLiveSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.Serve(l)
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }}}
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
 	for _, x := range []struct {
 		path   string
 		status int

@@ -108,6 +108,20 @@ function flameCard(t, show) {
 		root.append(h.root, el("p", {class: "note"}, "Columns are intervals of the run (--every, or print()): a selected range shows its own flame graph."));
 		views.push({update: h.redraw, redraw: h.redraw});
 	}
+	if (m.host && m.keys) {
+		const hosts = m.keys[0], sums = new Float64Array(hosts.texts.length), v = t.values(null);
+		for (let r = 0; r < t.rows; r++) if (v[r] > 0) sums[hosts.at[r]] += v[r];
+		const top = largest(sums, 8).sort((a, b) => hosts.texts[a] < hosts.texts[b] ? -1 : 1), linked = /** @type {Linked[]} */ ([]);
+		if (top.length > 1) {
+			const grid_ = el("div", {class: "hosts"});
+			for (const h of top) {
+				const one = flame(t, null, show, {keep: (r) => hosts.at[r] === h, name: hosts.texts[h], linked}), title = el("h3", {class: "note"});
+				grid_.append(el("div", {}, title, one.root));
+				views.push({update() { one.update(); title.textContent = hosts.texts[h] + ": " + show(one.total()); }, redraw: one.redraw});
+			}
+			root.append(el("h3", {class: "note"}, "Hosts side by side" + (top.length < sums.length ? ", the " + top.length + " of " + sums.length + " with the largest values" : "") + ": they zoom and search together"), grid_, el("h3", {class: "note"}, "All hosts"));
+		}
+	}
 	const f = flame(t, base && {data: /** @type {Data} */ (state.base), table: base}, show);
 	root.append(f.root);
 	if (base) root.append(el("p", {class: "note"}, "Red: a larger share of the whole than in the base; blue: a smaller one. Widths are those of this run."));
@@ -121,7 +135,7 @@ function flameCard(t, show) {
 			const best = largest(sums, 3), all = sums.reduce((a, b) => a + b, 0);
 			if (all) parts.push(": ", ...best.flatMap((g, i) => [i ? ", " : "", strong(k.texts[g] || "(none)"), " " + percent(sums[g] / all)]));
 		}
-		if (top) parts.push(top.calls ? ". Most is in calls of the kernel by " : ". Most of its own has ", strong(top.name), " (" + percent(top.share) + ").");
+		if (top) parts.push(top.calls ? ". Most is in calls of the kernel by " : ". Top function: ", strong(top.name), " (" + percent(top.share) + ").");
 		says.replaceChildren(...parts);
 	};
 	views.push({update, redraw: f.redraw});
@@ -182,7 +196,7 @@ function histogramCard(t) {
 			hb && allBase ? el("span", {}, "was " + (x === 0 ? short(allBase) : quantile(t, hb, Number(x)))) : null)));
 		const k = h.indexOf(most);
 		says.replaceChildren(...all ? [...(row >= 0 ? [strong(t.key(row)), ": "] : []), "Half of ", strong(count(all)), " values are at most ", strong(quantile(t, h, .5)), ", 99% at most ", strong(quantile(t, h, .99)),
-			"; most (" + percent(h[k] / all) + ") are in ", strong(t.bucket(k)), "."] : ["No values" + (state.range ? " in this part of the run." : ".")]);
+			"; most (" + percent(h[k] / all) + ") are in ", strong(t.bucket(k) + (t.unit && t.unit !== "bytes" ? " " + t.unit.replace("us", "µs") : "")), "."] : ["No values" + (state.range ? " in this part of the run." : ".")]);
 		bars.arrange();
 	};
 	const side = el("div", {}, tiles, bars.root);
@@ -415,7 +429,7 @@ function eventsCard(e) {
 			if (took && took[i] >= 0) { known.push(took[i]); if (worst < 0 || took[i] > took[worst]) worst = i; }
 		}
 		const seconds = (state.range ? state.range[1] - state.range[0] : span) / 1000;
-		const parts = [strong(count(k)), k === 1 ? " line" : " lines", ...(state.data.duration > 0 ? [", ", strong(short(k / Math.max(seconds, 1e-6))), " a second"] : [])];
+		const parts = [strong(count(k)), k === 1 ? " line" : " lines", ...(state.data.duration > 0 && k > 3 ? [", ", strong(short(k / Math.max(seconds, 1e-6))), " a second"] : [])];
 		if (took && known.length) {
 			known.sort((a, b) => a - b);
 			const q = (/** @type {number} */ x) => duration(known[Math.max(Math.ceil(x * known.length) - 1, 0)]);

@@ -95,15 +95,18 @@ function union(a, x, b, y) {
 	return {tree, leafA: Int32Array.from(x.leaf, (i) => i < 0 ? -1 : ofA[i].at), leafB: Int32Array.from(y.leaf, (i) => i < 0 ? -1 : ofB[i].at)};
 }
 
-/** @param {Table} t @param {{data: Data, table: Table} | null} base @param {(v: number) => string} show */
-function flame(t, base, show) {
+/** @typedef {{zoom(path: number[]): void, search(text: string): void}} Linked */
+
+/** @param {Table} t @param {{data: Data, table: Table} | null} base @param {(v: number) => string} show
+ * @param {{keep(row: number): boolean, name: string, linked: Linked[]}} [only] a part of the rows, beside others that zoom and search with it */
+function flame(t, base, show, only) {
 	const raw = /** @type {RawTree} */ (t.m.tree);
 	let tree = new Tree(state.data.frames || [], raw.depth, raw.frame), leaf = raw.leaf, leafBase = /** @type {Ints} */ ([]);
 	if (base && base.table.m.tree) {
 		const u = union(state.data, raw, base.data, base.table.m.tree);
 		tree = u.tree; leaf = u.leafA; leafBase = u.leafB;
 	}
-	const ROW = 18, label = t.m.name;
+	const ROW = 18, label = t.m.name + (only ? " of " + only.name : "");
 	/** @type {Float64Array} */
 	let totals = new Float64Array(0);
 	let baseTotals = /** @type {Float64Array | null} */ (null), icicle = true, zoom = -1, hover = -2, current = -1;
@@ -236,7 +239,33 @@ function flame(t, base, show) {
 		const b = boxes.find((b) => b.d === d && x >= b.x && x < b.x + Math.max(b.w, 1));
 		return b ? b.i : -2;
 	};
-	const zoomTo = (/** @type {number} */ i) => { zoom = i; current = i; reset.hidden = zoom < 0; tell(-2); redrawAll(); };
+	const zoomTo = (/** @type {number} */ i, /** @type {boolean} */ alone = false) => {
+		zoom = current = i;
+		reset.hidden = zoom < 0;
+		tell(-2);
+		redrawAll();
+		if (!only || alone) return;
+		const path = [];
+		for (let k = i; k >= 0 && tree.depth[k] > 0; k = tree.parent[k]) path.unshift(tree.frame[k]);
+		for (const o of only.linked) if (o !== mine) o.zoom(path);
+	};
+	/** @type {Linked} */
+	const mine = {
+		zoom(path) { // as far as this part has it; its first level is its own
+			let node = -1, first = 0;
+			while (first < tree.n && !totals[first]) first = tree.end[first];
+			if (path.length && first < tree.n) node = first;
+			for (const f of path) {
+				let k = node + 1;
+				while (k < tree.end[node] && (tree.frame[k] !== f || !totals[k])) k = tree.end[k];
+				if (node < 0 || k >= tree.end[node]) break;
+				node = k;
+			}
+			zoomTo(node, true);
+		},
+		search(text) { box.value = text; find(text); },
+	};
+	if (only) only.linked.push(mine);
 	c.canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ e) => { const i = boxAt(e); if (i !== hover) { hover = i; tell(i); point(); } });
 	c.canvas.addEventListener("mouseleave", () => { hover = -2; tell(-2); point(); });
 	c.canvas.addEventListener("click", (/** @type {MouseEvent} */ e) => { const i = boxAt(e); if (i >= -1) zoomTo(i); });
@@ -331,7 +360,9 @@ function flame(t, base, show) {
 	details.addEventListener("toggle", fill);
 
 	const update = () => {
-		totals = tree.totals(leaf, t.counted ? t.sums("a") : t.values());
+		let v = t.counted ? t.sums("a") : t.values();
+		if (only) v = v.map((x, r) => only.keep(r) ? x : 0);
+		totals = tree.totals(leaf, v);
 		baseTotals = base ? tree.totals(leafBase, base.table.counted ? base.table.sums("a", null) : base.table.values(null)) : null;
 		self = new Float64Array(0);
 		if (zoom >= 0 && !totals[zoom]) zoom = -1;
@@ -340,7 +371,7 @@ function flame(t, base, show) {
 		fill();
 		find(box.value);
 	};
-	const box = searchBox("Search functions (text or regular expression)", find);
+	const box = searchBox("Search functions (text or regular expression)", (text) => { find(text); if (only) for (const o of only.linked) if (o !== mine) o.search(text); });
 	const picture = el("div", {class: "picture", tabindex: "-1"}, over);
 	const root = el("div", {class: "flame"},
 		el("div", {class: "tools"}, box, matched, toggle("Root at the bottom", () => !icicle, (on) => { icicle = !on; requestAnimationFrame(() => { picture.scrollTop = icicle ? 0 : picture.scrollHeight; }); }), base ? toggle("Widths of the base", () => byBase, (on) => { byBase = on; }) : null, reset),

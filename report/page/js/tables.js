@@ -25,7 +25,7 @@ function nth(v, n) {
 /** A table of which only the visible rows are in the document.
  * @param {string} label @param {Col[]} cols @param {() => number} rows @param {{sort?: number, down?: boolean, search?: (row: number) => string, pick?: (row: number) => void, picked?: () => number, noun?: string, keep?: (row: number) => boolean}} o */
 function grid(label, cols, rows, o) {
-	const H = 22;
+	const H = 22, noun = o.noun || "rows";
 	let sort = o.sort === undefined ? -1 : o.sort, down = o.down !== false, pattern = /** @type {((s: string) => boolean) | null} */ (null);
 	/** @type {Int32Array} */
 	let order = new Int32Array(0);
@@ -88,7 +88,7 @@ function grid(label, cols, rows, o) {
 		heads.forEach((h, i) => { if (o.sort !== undefined) { if (i === sort) h.setAttribute("aria-sort", down ? "descending" : "ascending"); else h.removeAttribute("aria-sort"); } });
 		heads.forEach((h, i) => { const b = h.querySelector("button"); if (b) b.textContent = cols[i].title + (i === sort ? down ? " ▾" : " ▴" : ""); });
 		table.setAttribute("aria-rowcount", k + 1);
-		found.textContent = count(k) + (k < n ? " of " + count(n) : "") + " " + (o.noun || "rows");
+		found.textContent = count(k) + (k < n ? " of " + count(n) : "") + " " + (k === 1 && k === n ? noun.replace(/s$/, "") : noun);
 		box.dataset.rows = k;
 		drawn = "";
 		draw();
