@@ -21,11 +21,12 @@ help: ## this list
 	@sed -nE 's/^([a-z-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$(printf '\t') read -r target line; do \
 		printf '  %-14s %s\n' "$$target" "$$line"; done
 
-build: bin/btc bin/btrun ## btc and btrun, in bin
+build: bin/btc bin/btrun ## btc and btrun, in bin (V=1: shows the commands)
 
 bin/btc bin/btrun: bin/%: FORCE
 	@mkdir -p bin
-	$(GO) build -trimpath $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	@echo 'building $@'
+	$(if $(V),,@)$(GO) build -trimpath $(TAGS) $(GCFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: FORCE
 FORCE:

@@ -3,7 +3,7 @@
 package run
 
 import (
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +19,7 @@ type snapshots struct {
 	pending   atomic.Bool // a snapshot is being written
 	requested atomic.Bool // a snapshot was requested
 	skipped   int         // skipped since the last warning
+	warned    time.Time   // when that was
 	told      time.Time   // when it was last reported that a document could not be written
 }
 
@@ -47,6 +48,22 @@ func (c *snapshots) due(now time.Time) bool {
 	return true
 }
 
+// skipWarning returns a warning of snapshots that were skipped since the last one; "" if there are none, or it is too early to
+// warn again.
+func (c *snapshots) skipWarning(now time.Time) string {
+	const every = 10 * time.Second
+	if c.skipped == 0 || now.Sub(c.warned) < every {
+		return ""
+	}
+	what := " snapshots were"
+	if c.skipped == 1 {
+		what = " snapshot was"
+	}
+	what = strconv.Itoa(c.skipped) + what
+	c.skipped, c.warned = 0, now
+	return "WARNING: " + what + " skipped, because the one before was still being written: the output is slow, or the CPU is busy"
+}
+
 // snapshot shows the maps when they are due. They are read here, on the event reader, which also
 // clears maps; the printer formats and writes them.
 func (s *session) snapshot(now time.Time) {
@@ -58,9 +75,8 @@ func (s *session) snapshot(now time.Time) {
 		c.skipped++
 		return
 	}
-	if c.skipped > 0 {
-		s.msg.warn(fmt.Sprintf("WARNING: slow output: %d snapshots were skipped", c.skipped))
-		c.skipped = 0
+	if text := c.skipWarning(now); text != "" {
+		s.msg.warn(text)
 	}
 	var all []*output.Map
 	size := 0

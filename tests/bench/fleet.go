@@ -123,7 +123,7 @@ func (b *bench) snapshots(a *axis) error {
 
 // skipped matches the warning that a snapshot was skipped, because on a busy machine the previous one
 // was not written in time.
-var skipped = regexp.MustCompile(`slow output: (\d+) snapshots were skipped`)
+var skipped = regexp.MustCompile(`(\d+) snapshots? (?:was|were) skipped`)
 
 // prometheus lets Debian's Prometheus scrape a thousand hosts. Their metrics are those of one real run
 // with modified numbers.

@@ -4,6 +4,7 @@ package cost
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
@@ -51,6 +52,9 @@ func TestTable(t *testing.T) {
 	table, err := Default()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(table.Measured.Kernel, "-") {
+		t.Errorf("%q names the build of a kernel", table.Measured.Kernel)
 	}
 	if table.Measured.CPU == "" || table.Measured.Kernel == "" || table.Measured.Command == "" || table.Insn <= 0 || table.Memory <= 0 ||
 		table.Atomic <= 0 || table.Call <= 0 || table.Statistics <= 0 {

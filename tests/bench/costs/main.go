@@ -95,7 +95,8 @@ func machine() cost.Machine {
 			name = string(m[1])
 		}
 	}
-	return cost.Machine{Kernel: unix.ByteSliceToString(u.Release[:]), CPU: name, Arch: arch.HostLabel(), Command: command}
+	release, _, _ := strings.Cut(unix.ByteSliceToString(u.Release[:]), "-") // what follows names a build, which means nothing elsewhere
+	return cost.Machine{Kernel: release, CPU: name, Arch: arch.HostLabel(), Command: command}
 }
 
 // meter measures the cost of code by running it.
