@@ -345,6 +345,17 @@ func (s *Session) Verified() int {
 	return s.run.Verified()
 }
 
+// HostFacts returns what the host knows of why attach points of the script would not fire now, a sentence each: the same facts,
+// in the same words, that Options.Why reports of a run.
+func (s *Session) HostFacts() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.state == closed {
+		return nil
+	}
+	return s.run.HostFacts()
+}
+
 // Site is what became of an attach point of the script, or of several that share one program.
 type Site struct {
 	Probe    string   // as in the script

@@ -38,6 +38,15 @@ func NoMatch(kind, what string) error {
 	return &Missing{Text: "No matches for " + kind + " " + what + ".", Pattern: probe.IsPattern(what)}
 }
 
+// NoFunction returns the error for a function that a file does not have; stripped is the file if its symbols were removed.
+func NoFunction(kind, what, stripped string) error {
+	m := &Missing{Text: "No matches for " + kind + " " + what + ".", Pattern: probe.IsPattern(what)}
+	if stripped != "" {
+		m.Why = stripped + " is stripped: only what it exports has a name; probe a build with symbols, or an address (" + kind + ":FILE:0x...)"
+	}
+	return m
+}
+
 func notLoaded(a *manifest.Attach) error {
 	return &Missing{Text: "specified module " + a.Target + " in probe " + a.Text + " is not loaded."}
 }

@@ -5,6 +5,7 @@ package rewrite
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -431,9 +432,9 @@ func (c *covering) testAt(at position) int {
 func (c *covering) sampled(i, test int) (of int, reg asm.Register, half bool) {
 	t, ins := &c.clause.Tests[test], &c.insns[i]
 	switch {
-	case t.Builtin != "":
+	case SampledBuiltin(t) != "":
 		return test, 0, false
-	case t.Kind == "string":
+	case SampledText(t):
 		for j := c.first; j < i; j++ {
 			if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {
 				switch asm.BuiltinFunc(c.insns[j].Constant) {
@@ -447,6 +448,20 @@ func (c *covering) sampled(i, test int) (of int, reg asm.Register, half bool) {
 		return -1, 0, false
 	}
 	return test, ins.Dst, ins.OpCode.Class() == asm.Jump32Class
+}
+
+// SampledText reports whether the sampled values of a test are strings: the result of strncmp() says less than what it
+// compares. (strcontains() changes its copy of the string.)
+func SampledText(t *manifest.Test) bool {
+	return t.Kind == "string" || SampledBuiltin(t) == "comm" || strings.HasPrefix(t.Left, "strncmp(")
+}
+
+// SampledBuiltin returns the builtin that the values of a test are of; "": none.
+func SampledBuiltin(t *manifest.Test) string {
+	if strings.HasPrefix(t.Left, "strncmp(comm,") {
+		return "comm"
+	}
+	return t.Builtin
 }
 
 // compares reports whether a branch compares like an operator of the script, or like its opposite.
@@ -505,14 +520,14 @@ func (c *covering) draw(p *prologue, s *ending) {
 		p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord), store(asm.R1, 8, reg, asm.DWord))
 	}
 	text := func() { p.emit(aluImm(asm.Add, asm.R1, 8)) }
-	switch t.Builtin {
+	switch builtin := SampledBuiltin(t); builtin {
 	case "comm":
 		text()
 		p.emit(movImm(asm.R2, 16), callHelper(asm.FnGetCurrentComm))
 	case "pid", "tid":
 		if c.Namespace == (kernelfs.Namespace{}) {
 			p.emit(callHelper(asm.FnGetCurrentPidTgid))
-			if t.Builtin == "pid" {
+			if builtin == "pid" {
 				p.emit(aluImm(asm.RSh, asm.R0, 32))
 			} else {
 				p.emit(aluImm(asm.LSh, asm.R0, 32), aluImm(asm.RSh, asm.R0, 32))
@@ -523,7 +538,7 @@ func (c *covering) draw(p *prologue, s *ending) {
 		p.emit(mov(asm.R3, asm.R1), aluImm(asm.Add, asm.R3, 16))
 		p.add(asm.LoadImm(asm.R1, int64(c.Namespace.Dev), asm.DWord), asm.LoadImm(asm.R2, int64(c.Namespace.Ino), asm.DWord))
 		off := int16(16) // struct bpf_pidns_info {u32 pid, tgid}
-		if t.Builtin == "pid" {
+		if builtin == "pid" {
 			off += 4
 		}
 		p.emit(movImm(asm.R4, 8), callHelper(asm.FnGetNsCurrentPidTgid),
@@ -531,7 +546,7 @@ func (c *covering) draw(p *prologue, s *ending) {
 		keep(asm.R0)
 	case "uid", "gid":
 		p.emit(callHelper(asm.FnGetCurrentUidGid))
-		if t.Builtin == "gid" {
+		if builtin == "gid" {
 			p.emit(aluImm(asm.RSh, asm.R0, 32))
 		} else {
 			p.emit(aluImm(asm.LSh, asm.R0, 32), aluImm(asm.RSh, asm.R0, 32))
@@ -541,7 +556,7 @@ func (c *covering) draw(p *prologue, s *ending) {
 		p.emit(callHelper(asm.FnGetSmpProcessorId))
 		keep(asm.R0)
 	default:
-		if t.Kind == "string" {
+		if SampledText(t) {
 			helper := asm.FnProbeReadKernelStr
 			for j := range c.next {
 				if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {

@@ -223,6 +223,9 @@ func (s *session) prepare(o *object.Object) error {
 	if err := host.CheckPrivileges(); err != nil {
 		return err
 	}
+	if s.opts.Why && m.For != "" {
+		return fmt.Errorf("--why is for objects that btrun runs itself, and this one was compiled with --for %s; compile it without that option", m.For)
+	}
 	if s.host, err = host.Probe(); err != nil {
 		return err
 	}
@@ -481,6 +484,9 @@ func (s *session) resumeChild() error {
 		s.child.Wait()
 		s.targets.endedFirst()
 	}()
+	if s.opts.Why {
+		s.watchFiles(time.Now())
+	}
 	return nil
 }
 
@@ -546,6 +552,7 @@ func (s *session) finish() (int, error) {
 		s.opts.Process.Ending()
 	}
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.msg.screen.Leave() })
+	s.holdFacts()
 	s.links.detach()
 	s.limitNames()
 	if s.child != nil {

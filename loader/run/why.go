@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -27,6 +29,112 @@ type reasons struct {
 	requested atomic.Bool
 	last      time.Time // when something was printed last
 	silent    bool      // the silence was reported
+	// Files of probes that a process had mapped during the run; looks counts how often that was looked at.
+	mapped map[string]bool
+	looks  int
+	ran    bool // the program of -c ran when that was looked at first, just after it was executed
+	seen   bool // it ran at a later time
+	next   time.Time
+	// host has what the host knew of clauses before their probes were detached.
+	host map[*manifest.Program]hostFacts
+}
+
+// hostFacts is what the host knows of why an attach point does not fire.
+type hostFacts struct {
+	facts []why.Fact
+	ruled []string
+}
+
+// lookInterval and laterInterval are how often the mappings of processes are looked at: first, and after firstLooks.
+const (
+	lookInterval  = 100 * time.Millisecond
+	laterInterval = 5 * time.Second
+	firstLooks    = 20
+)
+
+// watchFiles notes which files of probes processes have mapped: a process of -c may end before the report.
+func (s *session) watchFiles(now time.Time) {
+	r := &s.reasons
+	if now.Before(r.next) {
+		return
+	}
+	if r.next = now.Add(lookInterval); r.looks >= firstLooks {
+		r.next = now.Add(laterInterval)
+	}
+	r.looks++
+	if s.child != nil {
+		ran, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.child.PID))
+		program, other := os.Stat(s.child.Path)
+		if err == nil && other == nil && os.SameFile(ran, program) {
+			r.ran, r.seen = true, r.ran
+		}
+	}
+	for i := range s.expansion.Plans {
+		if site := s.siteOf(&s.expansion.Plans[i]); site.Path != "" && !r.mapped[site.Path] && why.Mapped(site) {
+			if r.mapped == nil {
+				r.mapped = map[string]bool{}
+			}
+			r.mapped[site.Path] = true
+		}
+	}
+}
+
+// holdFacts collects the facts about the host before the probes are detached, which changes semaphores.
+func (s *session) holdFacts() {
+	if !s.opts.Why || s.loaded == nil || s.loaded.Cover == nil {
+		return
+	}
+	s.watchFiles(time.Now())
+	s.reasons.host = map[*manifest.Program]hostFacts{}
+	s.eachPlan(func(p *resolve.Plan) {
+		if counts := s.firedOf(p.Prog.Clause); counts == 0 {
+			facts, ruled := why.Facts(s.siteOf(p))
+			s.reasons.host[p.Prog] = hostFacts{facts, ruled}
+		}
+	})
+}
+
+// firedOf returns how often a clause has fired, as far as that is counted.
+func (s *session) firedOf(clause int) (n uint64) {
+	counts, err := s.loaded.Cover.Counts()
+	if err != nil {
+		return 0
+	}
+	for x, words := range counts {
+		if x.Clause == clause && (x.Kind == rewrite.Fired || x.Kind == rewrite.Reached) {
+			n += words[0]
+		}
+	}
+	return n
+}
+
+// eachPlan calls f for the plan of each program.
+func (s *session) eachPlan(f func(p *resolve.Plan)) {
+	for i := range s.expansion.Plans {
+		plan := &s.expansion.Plans[i]
+		f(plan)
+		for j := range plan.Joined {
+			f(&plan.Joined[j])
+		}
+	}
+}
+
+// HostFacts returns what the host knows of why attach points of the script would not fire, a sentence each.
+func (x *Session) HostFacts() (all []string) {
+	s := x.s()
+	s.eachPlan(func(p *resolve.Plan) {
+		site := s.siteOf(p)
+		facts, _ := why.Facts(site)
+		for i := range facts {
+			if s.opts.Command != "" && facts[i].Row != why.OtherArch && facts[i].Row != why.Blacklisted && site.Path != "" {
+				continue // the command may map the file
+			}
+			if text := facts[i].Sentence(p.Prog.Attach.Text); !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	})
+	return all
 }
 
 // checkWhy reports if that was requested, or if nothing was printed for the time of Options.Silence.
@@ -39,6 +147,7 @@ func (s *session) checkWhy(now time.Time) {
 	if r.last.IsZero() {
 		r.last = now
 	}
+	s.watchFiles(now)
 	if s.opts.Silence > 0 && !r.silent && now.Sub(r.last) >= s.opts.Silence {
 		r.silent, requested = true, true
 	}
@@ -265,9 +374,9 @@ func (s *session) whyClause(c *why.Clause, m *manifest.Clause, counts map[rewrit
 
 // valueOf formats a sampled value.
 func valueOf(t *manifest.Test, x *load.Sample) why.Value {
-	if t.Kind == "string" || t.Builtin == "comm" {
+	if rewrite.SampledText(t) {
 		text, _, _ := bytes.Cut(x.Value[:], []byte{0})
-		if t.Size > 0 && len(text) >= t.Size {
+		if t.Kind == "string" && t.Size > 0 && len(text) >= t.Size {
 			text = text[:t.Size-1]
 		}
 		return why.Value{Text: strconv.Quote(string(text)), N: x.N}
@@ -395,24 +504,42 @@ func (s *session) whyLosses(r *why.Run) {
 
 // whyHost collects facts about the host for clauses that did not run.
 func (s *session) whyHost(r *why.Run, byClause map[int]*why.Clause) {
-	for i := range s.expansion.Plans {
-		plan := &s.expansion.Plans[i]
-		for _, p := range append([]resolve.Plan{*plan}, plan.Joined...) {
-			c := byClause[p.Prog.Clause]
-			if c == nil || c.Own || !c.Counted || c.Fired > 0 || c.Reached > 0 || len(c.Host) > 0 || len(c.Ruled) > 0 {
-				continue
-			}
-			c.Host, c.Ruled = why.Facts(siteOf(&p, s.opts.PIDs))
+	s.eachPlan(func(p *resolve.Plan) {
+		c := byClause[p.Prog.Clause]
+		if c == nil || c.Own || !c.Counted {
+			return
 		}
-	}
+		site := s.siteOf(p)
+		if c.Fired > 0 || c.Reached > 0 {
+			c.File32 = why.File32(site.Path)
+		}
+		syscalls := site.Kind == probe.Tracepoint && site.Group == "syscalls"
+		for i := range c.Tests {
+			if t := &c.Tests[i]; syscalls && t.Builtin == "comm" && t.Op == "==" && t.False > 0 {
+				t.Process = why.Comm(t.Literal)
+			}
+		}
+		if c.Fired > 0 || c.Reached > 0 || len(c.Host) > 0 || len(c.Ruled) > 0 {
+			return
+		}
+		if held, ok := s.reasons.host[p.Prog]; ok {
+			c.Host, c.Ruled = held.facts, held.ruled
+		} else {
+			c.Host, c.Ruled = why.Facts(site)
+		}
+	})
 }
 
 // siteOf describes the first attach site of a plan.
-func siteOf(p *resolve.Plan, pids []int) *why.Site {
-	site := &why.Site{Kind: p.Prog.Kind, PIDs: pids}
+func (s *session) siteOf(p *resolve.Plan) *why.Site {
+	site := &why.Site{Kind: p.Prog.Kind, PIDs: s.opts.PIDs}
 	if len(p.Matches) > 0 {
 		m := &p.Matches[0]
-		site.Group, site.Name, site.Path = m.Group, m.Name, m.Path
+		site.Group, site.Name, site.Path, site.Semaphore = m.Group, m.Name, m.Path, m.Semaphore
 	}
+	if s.child != nil {
+		site.Command, site.Looked = s.child.Path, s.reasons.seen || s.reasons.ran && !strings.Contains(filepath.Base(site.Path), ".so")
+	}
+	site.Mapped = s.reasons.mapped[site.Path]
 	return site
 }

@@ -143,7 +143,8 @@ type expander struct {
 	functions []resolve.Function // traceable kernel functions, read once
 	warnings  []*diag.Error
 
-	switchedOff bool // already warned that function probes do not run
+	stripped    string // a file without symbols among those that were last searched
+	switchedOff bool   // already warned that function probes do not run
 }
 
 // maxAbsent is the maximum number of missing attach points reported.

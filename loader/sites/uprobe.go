@@ -21,6 +21,7 @@ func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 		return resolve.Plan{}, err
 	}
 	plan := resolve.Plan{}
+	x.stripped = ""
 	for _, path := range paths {
 		used := x.files.Opened(path) // by another program
 		matches, err := x.matchFile(p, path)
@@ -37,7 +38,7 @@ func (x *expander) uprobes(p *manifest.Program) (resolve.Plan, error) {
 		plan.Matches = append(plan.Matches, matches...)
 	}
 	if len(plan.Matches) == 0 {
-		return resolve.Plan{}, resolve.NoMatch(p.Kind, a.Target+":"+a.Name)
+		return resolve.Plan{}, resolve.NoFunction(p.Kind, a.Target+":"+a.Name, x.stripped)
 	}
 	return plan, nil
 }
@@ -57,6 +58,9 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 			return m, nil
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if f.Stripped {
+		x.stripped = path
 	}
 	if !f.Linked {
 		return nil, fmt.Errorf("%s is neither a program nor a shared library", path)

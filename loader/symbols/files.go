@@ -95,6 +95,8 @@ type Image struct {
 	File   *os.File
 	Base   uint64 // offset of the ELF file in it, in bytes
 	Linked bool   // the file is a program or a shared library
+	// Stripped means that the file has only the symbols that programs find in it when they run.
+	Stripped bool
 	// Identity identifies the build (binary.Identity), if requested; NoIdentity is why there
 	// is none.
 	Identity, NoIdentity string
@@ -129,7 +131,7 @@ func (f *Files) Functions(path string, q *Question) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img.Identity, img.NoIdentity, img.Linked = u.text(), u.text(), u.truth()
+	img.Identity, img.NoIdentity, img.Linked, img.Stripped = u.text(), u.text(), u.truth(), u.truth()
 	img.CodeOffset, img.HasCode, img.Site = u.number(), u.truth(), u.site()
 	if u.truth() {
 		img.Around = u.function()
@@ -296,6 +298,7 @@ func (p *packer) functions(f *elf.File, q *Question) error {
 	p.text("")
 	p.identity(f, q.Identity)
 	p.truth(f.Type == elf.ET_EXEC || f.Type == elf.ET_DYN)
+	p.truth(f.Section(".symtab") == nil)
 	off, ok := CodeOffset(f, q.Addr)
 	p.number(off)
 	p.truth(ok)

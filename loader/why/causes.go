@@ -23,7 +23,12 @@ const (
 	Replaced     = "file-replaced"
 	OtherFile    = "other-file"
 	NotInProcess = "file-not-in-process"
+	NotInCommand = "file-not-in-command"
+	OtherArch    = "other-architecture"
+	Semaphore    = "semaphore-off"
+	Blacklisted  = "blacklisted"
 	Compat       = "32-bit-process"
+	CompatName   = "32-bit-name"
 	OtherPID     = "other-pid-namespace"
 	NoProcess    = "no-such-process"
 )
@@ -46,22 +51,29 @@ var Causes = []Cause{
 	{"not-attached", false, "an attach point could not be attached", "{probe} is not attached: {error}"},
 	{KprobesOff, false, "debugfs' kprobes/enabled is 0", "{probe} cannot fire: kprobes are disabled on this host; write 1 to {name}"},
 	{FtraceOff, false, "the sysctl kernel.ftrace_enabled is 0", "{probe} cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
-	{Replaced, false, "a process has mapped a file that is no longer at its path", "{probe} never fired: process {pid} has mapped an earlier file that was at {name} and was replaced since; restart the process"},
-	{OtherFile, false, "no process maps the file, but one maps another file of this name", "{probe} never fired: no process has mapped {name}, but process {pid} has mapped {other}; probe that"},
-	{NotInProcess, false, "the process of -p does not map the file", "{probe} never fired: process {pid} has not mapped {name}; probe a file that it has mapped (/proc/{pid}/maps)"},
-	{Unmapped, false, "no process maps the file", "{probe} never fired: no process has mapped {name} now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
-	{Compat, false, "the process of -p is a 32-bit program", "{probe} never fired: process {pid} is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
+	{Blacklisted, false, "the kernel forbids kprobes in the function", "{probe} cannot fire: the kernel forbids kprobes in {name} (/sys/kernel/debug/kprobes/blacklist); probe a function that calls it"},
+	{OtherArch, false, "the file is for another architecture", "{probe} cannot fire: {name} is a program or library for {other}, not for this machine; probe one for this machine"},
+	{Semaphore, false, "a process has mapped the file, and the semaphore of the probe is 0 there", "{probe} {fires}: its semaphore is off in process {pid}, which has mapped {name}; restart the process"},
+	{Replaced, false, "a process has mapped a file that is no longer at its path", "{probe} {fires}: process {pid} has mapped an earlier file that was at {name} and was replaced since; restart the process"},
+	{OtherFile, false, "no process maps the file, but one maps another file of this name", "{probe} {fires}: no process has mapped {name} now, but process {pid} has mapped {other}; probe that"},
+	{NotInProcess, false, "the process of -p does not map the file", "{probe} {fires}: process {pid} has not mapped {name}; probe a file that it has mapped (/proc/{pid}/maps)"},
+	{NotInCommand, false, "the command of -c runs, and has not mapped the file", "{probe} {fires}: the program of -c ({other}) has not mapped {name}; probe a file that it maps (/proc/PID/maps)"},
+	{Unmapped, false, "no process maps the file", "{probe} {fires}: no process has mapped {name} now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
+	{Compat, false, "the process of -p or the command of -c is a 32-bit program", "{probe} {fires}: {name} is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
 	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that {filter} rejects; check what it selects, or run without it"},
 	{OtherPID, false, "pid is compared with a process ID of another PID namespace", "predicate {test} was false {n}: pid {name} is of another PID namespace; for btrun the process is {pid}"},
 	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: no process of the PID namespace of btrun has the ID {name} now"},
+	{CompatName, false, "comm is compared with the name of a process that is a 32-bit program", "predicate {test} was false {n}: process {pid} of this name is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
+	{"32-bit-arguments", false, "an argument of a function is tested in a 32-bit program", "predicate {test} was false {n}: {file} is a 32-bit program, whose arguments are not in the registers that {left} reads; read them with reg() or from its stack{seen}"},
 	{"comm-too-long", false, "comm is compared with a name of more than 15 bytes", "predicate {test} was false {n}: comm has at most 15 bytes; compare with {short}"},
 	{"string-cut", false, "a string is compared with a literal that is longer than it can be", "predicate {test} was false {n}: the string has at most {max} bytes, and the literal has {length}; make the string longer{seen}"},
-	{"never-negative", false, "an unsigned number is compared with a negative one", "predicate {test} was false {n}: {left} is an unsigned number of {size} bytes, which is never negative; cast it: (int{bits}){left}{seen}"},
+	{"half-negative", false, "a number of 8 bytes is compared with a negative one, and has the values of negative numbers of 4 bytes", "predicate {test} was false {n}: {left} is a number of 8 bytes, and {value}, as 4 bytes, is {negative}; cast it: (int32){left}{seen}"},
+	{"never-negative", false, "an unsigned number is compared with a negative one", "predicate {test} was false {n}: {left} is an unsigned number of {size} bytes, which is never negative; cast it: {cast}{seen}"},
 	{"out-of-range", false, "a number is compared with one that is too large for it", "predicate {test} was false {n}: {left} is {sign} number of {size} bytes, at most {max}{seen}"},
 	{"predicate-comm", false, "comm was never the name that the predicate wants", "predicate {test} was false {n}{seen}; comm is the name of the thread"},
 	{"predicate-seen", false, "the predicate was false each time, and its values are known", "predicate {test} was false {n}{seen}"},
 	{"predicate-false", false, "the predicate was false each time, and its values are not known", "predicate {test} was false {n}; print {left} in a clause without predicate"},
 	{"predicate-part", false, "the predicate was false each time, and which part is not known", "predicate {predicate} was false each of {n}; print its parts in a clause without it"},
-	{OtherSymbols, false, "the kernel has copies of the function: .isra, .constprop, .part", "{probe} never fired, but the kernel also has {name}, which its callers may call; probe that as well"},
+	{OtherSymbols, false, "the kernel has copies of the function: .isra, .constprop, .part", "{probe} {fires}: the kernel also has {name}, which its callers may call; probe that as well"},
 	{"never-fired", false, "nothing else is known", "{probe} never fired, though it is attached{ruled}"},
 }

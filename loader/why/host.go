@@ -5,10 +5,13 @@ package why
 import (
 	"bufio"
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -29,7 +32,12 @@ type Site struct {
 	// Group and Name are the category and name of a tracepoint; Name is the function of a kernel probe.
 	Group, Name string
 	Path        string // of the file of a uprobe or usdt probe
+	Semaphore   uint64 // its offset in the file; 0: none
 	PIDs        []int  // of -p
+	// Command is the program of -c. Of its process, Looked means that its mappings were looked at while it ran, and Mapped that
+	// it or another process had mapped the file during the run.
+	Command        string
+	Looked, Mapped bool
 }
 
 // Facts collects what the host knows about why an attach point does not fire, and what it has ruled out.
@@ -39,13 +47,22 @@ func Facts(s *Site) (facts []Fact, ruled []string) {
 		return kernelFacts(s, true)
 	case probe.Fentry, probe.Fexit:
 		return kernelFacts(s, false)
-	case probe.Uprobe, probe.Uretprobe, probe.USDT:
+	case probe.Uprobe, probe.Uretprobe:
+		facts, ruled = fileFacts(s)
+		if len(facts) == 0 && s.Name != "" {
+			ruled = append(ruled, inlined(s.Name))
+		}
+		return facts, ruled
+	case probe.USDT:
 		return fileFacts(s)
 	case probe.Tracepoint:
 		if s.Group == "syscalls" {
+			if s.Command != "" && is32(s.Command) {
+				return []Fact{{Row: Compat, Name: s.Command}}, nil
+			}
 			for _, pid := range s.PIDs {
 				if is32(fmt.Sprintf("/proc/%d/exe", pid)) {
-					return []Fact{{Row: Compat, PID: pid}}, nil
+					return []Fact{{Row: Compat, Name: fmt.Sprintf("process %d", pid)}}, nil
 				}
 			}
 			ruled = append(ruled, "calls of 32-bit programs do not fire it")
@@ -90,10 +107,33 @@ func kernelFacts(s *Site, kprobe bool) (facts []Fact, ruled []string) {
 	if s.Name == "" {
 		return facts, ruled
 	}
+	if kprobe && blacklisted(s.Name) {
+		return []Fact{{Row: Blacklisted, Name: s.Name}}, nil
+	}
 	if others := otherSymbols(s.Name); len(others) > 0 {
 		facts = append(facts, Fact{Row: OtherSymbols, Name: strings.Join(others[:min(len(others), 3)], ", ")})
 	}
-	return facts, append(ruled, "it is not known whether callers have inlined copies of "+s.Name)
+	return facts, append(ruled, inlined(s.Name))
+}
+
+func inlined(name string) string {
+	return "this host does not show whether callers have inlined copies of " + name
+}
+
+// blacklisted reports whether the kernel forbids kprobes in a function.
+func blacklisted(name string) bool {
+	f, err := os.Open("/sys/kernel/debug/kprobes/blacklist")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
+	for lines.Scan() { // 0xffffffff81000000-0xffffffff81000010	name
+		if i := bytes.LastIndexByte(lines.Bytes(), '\t'); i >= 0 && string(lines.Bytes()[i+1:]) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // otherSymbols returns the symbols of copies of a kernel function that the compiler made.
@@ -128,9 +168,43 @@ func is32(path string) bool {
 		return false
 	}
 	defer f.Close()
-	var b [5]byte
-	_, err = io.ReadFull(f, b[:])
-	return err == nil && string(b[:4]) == "\x7fELF" && b[4] == 1
+	class, _ := machineOf(f)
+	return class == elf.ELFCLASS32
+}
+
+// machineOf returns the class and the architecture of an ELF file; 0: it is not one.
+func machineOf(f io.ReaderAt) (elf.Class, elf.Machine) {
+	var b [20]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:4]) != elf.ELFMAG {
+		return 0, 0
+	}
+	return elf.Class(b[4]), elf.Machine(binary.NativeEndian.Uint16(b[18:]))
+}
+
+// machines are the architectures of programs that a machine runs.
+var machines = map[string][]elf.Machine{
+	"amd64": {elf.EM_X86_64, elf.EM_386}, "arm64": {elf.EM_AARCH64, elf.EM_ARM},
+}
+
+// File32 returns the path if the file is a 32-bit program or library.
+func File32(path string) string {
+	if path == "" || !is32(path) {
+		return ""
+	}
+	return path
+}
+
+// Mapped reports whether a process has mapped the file of an attach point.
+func Mapped(s *Site) bool {
+	if s.Command != "" {
+		a, err := os.Stat(s.Command)
+		b, other := os.Stat(s.Path)
+		if err == nil && other == nil && os.SameFile(a, b) {
+			return true
+		}
+	}
+	facts, ruled := fileFacts(&Site{Kind: s.Kind, Path: s.Path})
+	return len(facts) == 0 && len(ruled) > 0
 }
 
 // maxProcesses bounds the processes that are looked at.
@@ -150,6 +224,9 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 	if safefile.InMemory(f) || unix.Fstat(int(f.Fd()), &st) != nil { // a copy: its inode says nothing
 		return nil, nil
 	}
+	if class, machine := machineOf(f); class != 0 && machines[runtime.GOARCH] != nil && !slices.Contains(machines[runtime.GOARCH], machine) {
+		return []Fact{{Row: OtherArch, Name: s.Path, Other: strings.ToLower(strings.TrimPrefix(machine.String(), "EM_"))}}, nil
+	}
 	path := s.Path
 	if real, err := safefile.PathOf(f); err == nil {
 		path = real
@@ -159,8 +236,8 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		pids = processes()
 	}
 	self := os.Getpid()
-	var gone, other Fact
-	mapped := 0
+	var gone, other, off Fact
+	mapped, on := 0, 0
 	for _, pid := range pids {
 		if pid == self {
 			continue
@@ -168,6 +245,12 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		switch m := mappingOf(pid, path, &st); {
 		case m.same:
 			mapped++
+			switch value, ok := semaphore(pid, path, s.Semaphore, &st); {
+			case ok && value == 0 && off.PID == 0:
+				off = Fact{Row: Semaphore, Name: s.Path, PID: pid}
+			case ok && value != 0:
+				on++
+			}
 		case m.deleted && gone.PID == 0:
 			gone = Fact{Row: Replaced, Name: s.Path, PID: pid}
 		case m.other != "" && other.PID == 0:
@@ -175,12 +258,24 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		}
 	}
 	switch {
+	case off.PID != 0 && on == 0:
+		return []Fact{off}, nil
 	case mapped > 0:
-		return nil, []string{fmt.Sprintf("%d of the processes that run now have mapped %s", mapped, s.Path)}
+		ruled = []string{fmt.Sprintf("%d of the processes that run now have mapped %s", mapped, s.Path)}
+		if on > 0 {
+			ruled = append(ruled, "its semaphore is on")
+		}
+		return nil, ruled
+	case s.Mapped:
+		return nil, []string{"a process had mapped " + s.Path + " during the run"}
+	case s.Command != "" && !s.Looked:
+		return nil, []string{"no process has mapped " + s.Path + " now, and it is not known whether the program of -c had"}
 	case gone.PID != 0:
 		return []Fact{gone}, nil
 	case other.PID != 0:
 		return []Fact{other}, nil
+	case s.Command != "":
+		return []Fact{{Row: NotInCommand, Name: s.Path, Other: s.Command}}, nil
 	case len(s.PIDs) > 0:
 		return []Fact{{Row: NotInProcess, Name: s.Path, PID: s.PIDs[0]}}, nil
 	}
@@ -244,9 +339,55 @@ func mappingOf(pid int, path string, st *unix.Stat_t) (m mapping) {
 	return m
 }
 
+// semaphore returns the semaphore of a probe in a process; false if it cannot be read.
+func semaphore(pid int, path string, offset uint64, st *unix.Stat_t) (value uint16, ok bool) {
+	if offset == 0 {
+		return 0, false
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || len(fields[1]) < 2 || fields[1][1] != 'w' || fields[4] != strconv.FormatUint(st.Ino, 10) || fields[5] != path && !sameDevice(fields[3], st) {
+			continue
+		}
+		from, to, _ := strings.Cut(fields[0], "-")
+		start, _ := strconv.ParseUint(from, 16, 64)
+		end, _ := strconv.ParseUint(to, 16, 64)
+		at, _ := strconv.ParseUint(fields[2], 16, 64)
+		if offset < at || offset-at+2 > end-start {
+			continue
+		}
+		mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+		if err != nil {
+			return 0, false
+		}
+		defer mem.Close()
+		var b [2]byte
+		_, err = mem.ReadAt(b[:], int64(start+offset-at))
+		return binary.NativeEndian.Uint16(b[:]), err == nil
+	}
+	return 0, false
+}
+
 // sameDevice compares a device of /proc/PID/maps. File systems such as btrfs and overlayfs have other numbers there.
 func sameDevice(text string, st *unix.Stat_t) bool {
 	return text == fmt.Sprintf("%02x:%02x", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
+}
+
+// Comm returns what the host knows of processes with the name that a script compares comm with: that one is a 32-bit program.
+func Comm(name string) Fact {
+	for _, pid := range processes() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil && strings.TrimSuffix(string(text), "\n") == name && is32(fmt.Sprintf("/proc/%d/exe", pid)) {
+			return Fact{Row: CompatName, PID: pid}
+		}
+	}
+	return Fact{}
 }
 
 // Process returns what the host knows of a process ID that a script compares with: that a process of another PID namespace

@@ -23,6 +23,16 @@ func (f *Finding) Sentence() string {
 	return ""
 }
 
+// Sentence returns the sentence of a fact about an attach point of a script that does not run yet.
+func (x *Fact) Sentence(text string) string {
+	fires := "does not fire now"
+	if x.Row == OtherSymbols {
+		fires = "may miss calls"
+	}
+	f := Finding{x.Row, append(x.values(), "{probe}", text, "{fires}", fires)}
+	return f.Sentence()
+}
+
 // finder collects the findings of a clause.
 type finder struct {
 	*Clause
@@ -31,7 +41,7 @@ type finder struct {
 
 // add adds a finding with the values of placeholders.
 func (f *finder) add(row string, values ...string) {
-	f.all = append(f.all, Finding{row, append(values, "{probe}", f.Probe)})
+	f.all = append(f.all, Finding{row, append(values, "{probe}", f.Probe, "{fires}", "never fired")})
 }
 
 // Findings returns the causes that apply to a clause.
@@ -161,10 +171,20 @@ func (f *finder) test(t *Test, last bool) {
 	if text := t.seen(); text != "" {
 		seen = "; seen instead: " + text
 	}
-	values := append(t.Process.values(), "{test}", t.String(), "{n}", times(t.False), "{seen}", seen, "{left}", t.Left,
-		"{size}", strconv.Itoa(t.Size), "{bits}", strconv.Itoa(8*t.Size), "{length}", strconv.Itoa(len(t.Literal)))
+	test := t.String()
+	if strings.Contains(f.Predicate, "||") && !strings.Contains(f.Predicate, "&&") {
+		test = f.Predicate // all of its operands were false
+	}
+	values := append(t.Process.values(), "{test}", test, "{n}", times(t.False), "{seen}", seen, "{left}", t.Left,
+		"{size}", strconv.Itoa(t.Size), "{length}", strconv.Itoa(len(t.Literal)))
 	equal := t.Op == "=="
+	half, value := t.halfNegative()
+	values = append(values, "{file}", f.File32, "{value}", value, "{negative}", half)
 	switch most, sign := t.most(); {
+	case f.File32 != "" && argument(t.Left):
+		f.add("32-bit-arguments", values...)
+	case half != "":
+		f.add("half-negative", values...)
 	case t.Process.Row != "" && equal:
 		f.add(t.Process.Row, values...)
 	case t.Builtin == "comm" && equal && len(t.Literal) > 15:
@@ -172,7 +192,11 @@ func (f *finder) test(t *Test, last bool) {
 	case t.Kind == "string" && t.Builtin == "" && equal && t.Size > 0 && len(t.Literal) >= t.Size:
 		f.add("string-cut", append(values, "{max}", strconv.Itoa(t.Size-1))...)
 	case t.neverNegative():
-		f.add("never-negative", values...)
+		cast := "(int" + strconv.Itoa(8*t.Size) + ")" + t.Left
+		if t.Size == 8 {
+			cast += ", or (int32)" + t.Left + " if it is an int"
+		}
+		f.add("never-negative", append(values, "{cast}", cast)...)
 	case t.Kind == "int" && equal && t.Size > 0 && t.Size < 8 && t.Number > most:
 		f.add("out-of-range", append(values, "{max}", strconv.FormatInt(most, 10), "{sign}", sign)...)
 	case !last:
@@ -183,6 +207,30 @@ func (f *finder) test(t *Test, last bool) {
 	default:
 		f.add("predicate-seen", values...)
 	}
+}
+
+// argument reports whether an operand is an argument of a function, in the register of the convention of the machine.
+func argument(text string) bool {
+	n, ok := strings.CutPrefix(text, "arg")
+	_, err := strconv.ParseUint(n, 10, 8)
+	return ok && err == nil
+}
+
+// halfNegative returns a value for which a comparison of an unsigned number of 8 bytes with a negative number was false, and
+// which is a negative number if only its low 4 bytes count, as those of a function that returns int: that number, and the value.
+func (t *Test) halfNegative() (negative, value string) {
+	if t.Kind != "int" || t.Signed || t.Size != 8 || t.Builtin != "" {
+		return "", ""
+	}
+	if !(t.Number < 0 && (t.Op == "==" || t.Op == "<=") || t.Op == "<" && t.Number <= 0) {
+		return "", ""
+	}
+	for _, v := range t.Seen {
+		if v.Number>>31 == 1 {
+			return strconv.FormatInt(int64(int32(v.Number)), 10), v.Text
+		}
+	}
+	return "", ""
 }
 
 // most returns the largest number that the value of a test can be, and what kind of number it is.
@@ -203,7 +251,9 @@ func (t *Test) neverNegative() bool {
 		return false
 	}
 	switch t.Op {
-	case "==", "<=":
+	case "==": // of 8 bytes, it may have the bits of the negative number
+		return t.Number < 0 && t.Size < 8
+	case "<=":
 		return t.Number < 0
 	case "<":
 		return t.Number <= 0

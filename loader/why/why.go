@@ -47,6 +47,7 @@ type Clause struct {
 	Dropped   []Dropped
 	Host      []Fact // why the host does not run it
 	Ruled     []string
+	File32    string // the file of its probes, if that is a 32-bit program
 }
 
 // Passed returns how often the body ran, as far as that is known.
@@ -279,7 +280,10 @@ func (r *Read) number() string {
 func (r *Run) Withhold(signed bool) {
 	for _, c := range r.Clauses {
 		c.Ruled = nil
-		c.Host = slices.DeleteFunc(c.Host, func(f Fact) bool { return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols })
+		c.Host = slices.DeleteFunc(c.Host, func(f Fact) bool {
+			return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols && f.Row != Blacklisted
+		})
+		c.File32 = ""
 		for i := range c.Tests {
 			c.Tests[i].Process = Fact{}
 			if signed {

@@ -56,6 +56,9 @@ func TestCauses(t *testing.T) {
 	commSeen.Seen = []Value{{Text: `"nginx: worker"`, N: 9800}}
 	other, none := pid, pid
 	other.Process, none.Process = Fact{Row: OtherPID, Name: "4242", PID: 71022}, Fact{Row: NoProcess, Name: "4242"}
+	compat, in32 := nginx, tested(Test{Left: "arg0", Op: "==", Right: "3", Kind: "int", Size: 8, Number: 3})
+	compat.Process, in32.File32 = Fact{Row: CompatName, PID: 123}, "/opt/x"
+	half := Test{Left: "retval", Op: "==", Right: "-1", Kind: "int", Size: 8, Number: -1, Seen: []Value{{Text: "4294967295", Number: 4294967295, N: 50}}}
 	first := entry(0, 0)
 	file := Fact{Name: "/lib/x.so", Other: "/opt/x.so", PID: 123}
 	of := func(row string) Fact {
@@ -82,16 +85,23 @@ func TestCauses(t *testing.T) {
 		KprobesOff:          {[]*Clause{silent(of(KprobesOff))}, "kprobe:f cannot fire: kprobes are disabled on this host; write 1 to /lib/x.so"},
 		FtraceOff:           {[]*Clause{silent(of(FtraceOff))}, "kprobe:f cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
 		Replaced:            {[]*Clause{silent(of(Replaced))}, "kprobe:f never fired: process 123 has mapped an earlier file that was at /lib/x.so and was replaced since; restart the process"},
-		OtherFile:           {[]*Clause{silent(of(OtherFile))}, "kprobe:f never fired: no process has mapped /lib/x.so, but process 123 has mapped /opt/x.so; probe that"},
+		OtherFile:           {[]*Clause{silent(of(OtherFile))}, "kprobe:f never fired: no process has mapped /lib/x.so now, but process 123 has mapped /opt/x.so; probe that"},
 		NotInProcess:        {[]*Clause{silent(of(NotInProcess))}, "kprobe:f never fired: process 123 has not mapped /lib/x.so; probe a file that it has mapped (/proc/123/maps)"},
 		Unmapped:            {[]*Clause{silent(of(Unmapped))}, "kprobe:f never fired: no process has mapped /lib/x.so now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
-		Compat:              {[]*Clause{silent(of(Compat))}, "kprobe:f never fired: process 123 is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
-		OtherSymbols:        {[]*Clause{silent(of(OtherSymbols))}, "kprobe:f never fired, but the kernel also has /lib/x.so, which its callers may call; probe that as well"},
+		Compat:              {[]*Clause{silent(of(Compat))}, "kprobe:f never fired: /lib/x.so is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
+		OtherSymbols:        {[]*Clause{silent(of(OtherSymbols))}, "kprobe:f never fired: the kernel also has /lib/x.so, which its callers may call; probe that as well"},
 		"filtered":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Reached: 812, Filter: "--cgroup"}}, "kprobe:f fired 812 times, each time in a process that --cgroup rejects; check what it selects, or run without it"},
 		OtherPID:            {[]*Clause{tested(other)}, "predicate pid == 4242 was false 812 times: pid 4242 is of another PID namespace; for btrun the process is 71022"},
 		NoProcess:           {[]*Clause{tested(none)}, "predicate pid == 4242 was false 812 times: no process of the PID namespace of btrun has the ID 4242 now"},
 		"comm-too-long":     {[]*Clause{tested(Test{Left: "comm", Op: "==", Right: `"a-very-long-name"`, Builtin: "comm", Kind: "string", Size: 16, Literal: "a-very-long-name"})}, `predicate comm == "a-very-long-name" was false 812 times: comm has at most 15 bytes; compare with "a-very-long-nam"`},
 		"string-cut":        {[]*Clause{tested(Test{Left: "str(arg0, 8)", Op: "==", Right: `"/etc/passwd"`, Kind: "string", Size: 9, Literal: "/etc/passwd", Seen: []Value{{Text: `"/etc/pas"`, N: 64}}})}, `predicate str(arg0, 8) == "/etc/passwd" was false 812 times: the string has at most 8 bytes, and the literal has 11; make the string longer; seen instead: "/etc/pas" (64)`},
+		NotInCommand:        {[]*Clause{silent(of(NotInCommand))}, "kprobe:f never fired: the program of -c (/opt/x.so) has not mapped /lib/x.so; probe a file that it maps (/proc/PID/maps)"},
+		Blacklisted:         {[]*Clause{silent(of(Blacklisted))}, "kprobe:f cannot fire: the kernel forbids kprobes in /lib/x.so (/sys/kernel/debug/kprobes/blacklist); probe a function that calls it"},
+		OtherArch:           {[]*Clause{silent(of(OtherArch))}, "kprobe:f cannot fire: /lib/x.so is a program or library for /opt/x.so, not for this machine; probe one for this machine"},
+		Semaphore:           {[]*Clause{silent(of(Semaphore))}, "kprobe:f never fired: its semaphore is off in process 123, which has mapped /lib/x.so; restart the process"},
+		CompatName:          {[]*Clause{tested(compat)}, `predicate comm == "nginx" was false 812 times: process 123 of this name is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter`},
+		"32-bit-arguments":  {[]*Clause{in32}, "predicate arg0 == 3 was false 812 times: /opt/x is a 32-bit program, whose arguments are not in the registers that arg0 reads; read them with reg() or from its stack"},
+		"half-negative":     {[]*Clause{tested(half)}, "predicate retval == -1 was false 812 times: retval is a number of 8 bytes, and 4294967295, as 4 bytes, is -1; cast it: (int32)retval; seen instead: 4294967295 (50)"},
 		"never-negative":    {[]*Clause{tested(fd)}, "predicate args.fd == -1 was false 812 times: args.fd is an unsigned number of 4 bytes, which is never negative; cast it: (int32)args.fd; seen instead: 4294967295 (64)"},
 		"out-of-range":      {[]*Clause{tested(Test{Left: "$x", Op: "==", Right: "0xffffffff", Kind: "int", Size: 4, Signed: true, Number: 0xffffffff, Seen: []Value{{Text: "-1", N: 64}}})}, "predicate $x == 0xffffffff was false 812 times: $x is a signed number of 4 bytes, at most 2147483647; seen instead: -1 (64)"},
 		"predicate-comm":    {[]*Clause{tested(commSeen)}, `predicate comm == "nginx" was false 812 times; seen instead: "nginx: worker" (9,800); comm is the name of the thread`},
@@ -286,5 +296,66 @@ func TestWithhold(t *testing.T) {
 				t.Errorf("signed %t: %s is shown: %t, in\n%s", signed, word, !want, got)
 			}
 		}
+	}
+}
+
+// TestSigns checks which comparisons with negative numbers are explained by the width of the value: of a value of 8 bytes,
+// == may have the bits of the negative number.
+func TestSigns(t *testing.T) {
+	low, high := []Value{{Text: "4294967295", Number: 4294967295, N: 1}}, []Value{{Text: "5", Number: 5, N: 1}}
+	for _, c := range []struct {
+		test Test
+		want string
+	}{
+		{Test{Op: "==", Size: 8, Number: -1, Seen: low}, "half-negative"},
+		{Test{Op: "<", Size: 8, Seen: low}, "half-negative"},
+		{Test{Op: "<", Size: 8, Seen: high}, "never-negative"},
+		{Test{Op: "==", Size: 8, Number: -1, Seen: high}, "predicate-seen"},
+		{Test{Op: "==", Size: 4, Number: -1, Seen: low}, "never-negative"},
+		{Test{Op: "==", Size: 8, Number: 7, Seen: low}, "predicate-seen"},
+		{Test{Op: "==", Size: 8, Signed: true, Number: -1, Seen: low}, "predicate-seen"},
+	} {
+		c.test.Left, c.test.Kind = "x", "int"
+		f, _ := (&Run{Clauses: []*Clause{tested(c.test)}}).Cause()
+		if f == nil || f.Row != c.want {
+			t.Errorf("%+v: %+v, want %s", c.test, f, c.want)
+		}
+	}
+}
+
+// TestCommand checks files of probes of a run with a command, whose process has ended.
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "why-file")
+	if err := os.WriteFile(path, []byte("x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	site := Site{Kind: probe.Uprobe, Path: path, Command: "/bin/none"}
+	if facts, ruled := Facts(&site); len(facts) != 0 || len(ruled) != 1 || !strings.Contains(ruled[0], "not known") {
+		t.Errorf("not looked at: %v %q", facts, ruled)
+	}
+	site.Looked = true
+	if facts, _ := Facts(&site); len(facts) != 1 || facts[0].Row != NotInCommand {
+		t.Errorf("looked at: %v", facts)
+	}
+	site.Mapped = true
+	if facts, ruled := Facts(&site); len(facts) != 0 || len(ruled) != 1 {
+		t.Errorf("mapped: %v %q", facts, ruled)
+	}
+	if !Mapped(&Site{Kind: probe.Uprobe, Path: path, Command: path}) || Mapped(&Site{Kind: probe.Uprobe, Path: path}) {
+		t.Error("the program of a command has its file mapped, and no other process")
+	}
+	foreign := make([]byte, 64)
+	copy(foreign, "\x7fELF\x02\x01\x01")
+	foreign[18] = 22 // EM_S390
+	if err := os.WriteFile(path, foreign, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if facts, _ := Facts(&site); len(facts) != 1 || facts[0].Row != OtherArch || facts[0].Other != "s390" {
+		t.Errorf("another architecture: %v", facts)
+	}
+	want := "uprobe:x:f does not fire now: no process has mapped x now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"
+	if got := (&Fact{Row: Unmapped, Name: "x"}).Sentence("uprobe:x:f"); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

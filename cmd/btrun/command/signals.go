@@ -235,6 +235,11 @@ func runObject(o *arguments, object *btrace.Object, discard, told func()) (statu
 				plural = ""
 			}
 			fmt.Fprintf(o.Report.Err, "Verified %d program%s\n", n, plural)
+			if o.policy == nil { // it may not be told what processes map
+				for _, text := range s.HostFacts() {
+					fmt.Fprintln(o.Report.Err, "note: "+text)
+				}
+			}
 		}
 		return 0, nil
 	}

@@ -25,6 +25,7 @@ import (
 // process ID is known, and no part of the command has run, when the probes are attached.
 type Process struct {
 	PID    int
+	Path   string // of the program that the command starts
 	proc   *os.Process
 	gate   *os.File // a byte written here lets the child continue
 	result *os.File // the child writes a byte when it is ready, then the error if exec fails
@@ -154,7 +155,7 @@ func start(command string, stub *os.File) (*Process, error) {
 		return nil, err
 	}
 	defer resultW.Close()
-	c := &Process{gate: gateW, result: resultR, done: make(chan struct{})}
+	c := &Process{Path: path, gate: gateW, result: resultR, done: make(chan struct{})}
 	args = append([]string{path, ownComm()}, args...)
 	if c.proc, err = startWaiting(args, gateR, resultW, stub); err != nil {
 		c.closePipes()
