@@ -134,9 +134,13 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 	if opts.Keep != nil {
 		kept.MapReplacements = opts.Keep(o)
 	}
+	large := makeLarge(o.Spec.Maps, &kept)
 	coll, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: o.Spec.Maps, Variables: o.Spec.Variables, Types: o.Spec.Types, ByteOrder: o.Spec.ByteOrder,
 	}, kept)
+	for _, m := range large { // the collection has its own descriptors
+		m.Close()
+	}
 	if err != nil {
 		return nil, mapError(o, err, limit)
 	}

@@ -74,7 +74,7 @@ const InnerMap = 1 << 12
 func sizeUnwind(o *object.Object, mode Unwind, raw bool) {
 	sizes := map[string]uint32{UnwindRaw: uint32(os.Getpagesize())}
 	if mode != UnwindOff {
-		sizes = map[string]uint32{UnwindTables: 4096, UnwindProcs: 8192, UnwindRanges: 1 << 16, UnwindAsked: 8192, UnwindRaw: sizes[UnwindRaw], unwindState: manifest.UnwindStates}
+		sizes = map[string]uint32{UnwindTables: 4096, UnwindProcs: 8192, UnwindRanges: 1 << 16, UnwindAsked: 2048, UnwindRaw: sizes[UnwindRaw], unwindState: manifest.UnwindStates}
 		if raw {
 			sizes[UnwindRaw] = rawRing
 		}

@@ -100,6 +100,7 @@ func (x *Session) Attach() error {
 	if err := s.start(); err != nil {
 		return s.orEnded(err)
 	}
+	s.walks.unwinder.Scan()
 	s.begin()
 	if s.opts.Mode != "" { // tests run one by one, in order
 		return nil

@@ -183,6 +183,7 @@ type Unwinder struct {
 	event int // eventfd: what follows, and results
 
 	mu      sync.Mutex
+	scans   bool // Scan was called
 	asks    []ask
 	online  []int // CPUs, if they have changed
 	built   *result
@@ -231,9 +232,6 @@ func Open(m Maps, b Builder, r *Records, opts Options) (*Unwinder, error) {
 	if opts.Child != 0 {
 		u.add(uint32(opts.Child)).named = true
 	}
-	if !opts.Only {
-		u.scan()
-	}
 	u.running.Go(u.loop)
 	select {
 	case <-u.prepared:
@@ -245,6 +243,20 @@ func Open(m Maps, b Builder, r *Records, opts Options) (*Unwinder, error) {
 
 // maxPreparing bounds how long the start of a run waits for tables.
 const maxPreparing = 10 * time.Second
+
+// Scan makes the mappings of all processes be read, unless only those of the options count. They are read in the background:
+// call it when the programs are attached, which must not wait for that.
+func (u *Unwinder) Scan() {
+	if u == nil || u.only {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.scans = true
+		u.wake()
+	}
+}
 
 // Ask says that a program met code of a process that has no table, at an address.
 func (u *Unwinder) Ask(tgid uint32, addr uint64) {
@@ -308,7 +320,7 @@ func (u *Unwinder) loop() {
 	var events [8]unix.EpollEvent // readiness of others ends the next wait
 	var drain [8]byte
 	var waiters []waiter
-	preparing, more := true, false
+	preparing, more := true, true // the first time, one does not wait
 	turns, since := 0, time.Now()
 	for {
 		timeout := u.timeout(time.Now(), waiters)
@@ -324,9 +336,9 @@ func (u *Unwinder) loop() {
 			unix.Read(u.event, drain[:])
 		}
 		u.mu.Lock()
-		asks, online, built, closed := u.asks, u.online, u.built, u.closed
+		asks, online, built, scans, closed := u.asks, u.online, u.built, u.scans, u.closed
 		waiters = append(waiters, u.waiters...)
-		u.asks, u.online, u.built, u.waiters = nil, nil, nil, nil
+		u.asks, u.online, u.built, u.waiters, u.scans = nil, nil, nil, nil, false
 		u.mu.Unlock()
 		if closed {
 			close(u.over)
@@ -334,6 +346,9 @@ func (u *Unwinder) loop() {
 			u.builds.Wait()
 			u.release()
 			return
+		}
+		if scans {
+			u.scanNew()
 		}
 		if online != nil {
 			added, err := u.track(online)
