@@ -81,26 +81,40 @@ func compileC(t testing.TB) string {
 	return exe
 }
 
-// programs are programs that compute, and call getppid now and then.
+// programs are programs that compute or answer, and make a system call now and then.
 var programs = []struct {
 	name    string
-	command []string // nil: the C program
+	command []string // nil: the C program; DIR is an empty directory
 	entry   string   // a function that is called often
+	syscall string
+	setup   string // a command of the shell before the program starts
+	ask     string // one that makes the program work, again and again
 }{
-	{"C", nil, "leaf"},
-	{"bash", []string{"/bin/bash", "-c", `f() { for ((i = 0; i < 200; i++)); do :; done; : $(</dev/null); }; g() { f; eval f; }; while :; do g; done`}, "execute_command_internal"},
+	{"C", nil, "leaf", "getppid", "", ""},
+	{"bash", []string{"/bin/bash", "-c", `f() { for ((i = 0; i < 200; i++)); do :; done; : $(</dev/null); }; g() { f; eval f; }; while :; do g; done`}, "execute_command_internal", "openat", "", ""},
 	{"python3", []string{"/usr/bin/python3", "-c", `import os
 def f(n):
     if n: return f(n - 1)
     return sorted(range(300), key=lambda x: -x) and os.getppid()
-while True: f(5)`}, "libc:getppid"},
-	{"perl", []string{"/usr/bin/perl", "-e", `sub f { my $n = shift; return $n ? f($n - 1) : join(",", sort { $b <=> $a } 1..300) . getppid() } f(5) while 1`}, "libc:getppid"},
+while True: f(5)`}, "libc:getppid", "getppid", "", ""},
+	{"perl", []string{"/usr/bin/perl", "-e", `sub f { my $n = shift; return $n ? f($n - 1) : join(",", sort { $b <=> $a } 1..300) . getppid() } f(5) while 1`}, "libc:getppid", "getppid", "", ""},
+	{"git", []string{"/usr/bin/git", "-C", "DIR", "cat-file", "--batch"}, "libc:write", "write", `git init -q DIR && cd DIR && seq 1000 > a && git add a && git -c user.name=a -c user.email=a commit -qm a`, ""},
+	{"redis", []string{"/usr/bin/redis-server", "--port", "0", "--unixsocket", "DIR/s", "--save", ""}, "libc:write", "write", "", `redis-benchmark -s DIR/s -q -n 1000 -t set,lrange`},
+	{"nginx", []string{"/usr/sbin/nginx", "-p", "DIR", "-c", "DIR/conf"}, "libc:writev", "writev",
+		`echo 'daemon off; master_process off; pid DIR/pid; error_log DIR/log; events {} http { access_log DIR/access; server { listen unix:DIR/s; location / { root DIR; autoindex on; } } }' > DIR/conf`,
+		`curl -s --unix-socket DIR/s http://x/ http://x/conf`},
 }
+
+// heads is an input without an end: questions to git.
+type heads struct{}
+
+func (heads) Read(p []byte) (int, error) { return copy(p, "HEAD:a\n"), nil }
 
 // start runs a program until the test ends.
 func start(t testing.TB, command []string) int {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin = heads{}
 	if err := cmd.Start(); err != nil {
 		t.Skip("skipped: ", err)
 	}
@@ -234,20 +248,31 @@ func TestAgainstGDB(t *testing.T) {
 					tier.Real.Need(t, "stacks of "+p.name)
 				}
 				need(t, command[0])
+				here := strings.NewReplacer("DIR", t.TempDir())
+				command = slices.Clone(command)
+				for i := range command {
+					command[i] = here.Replace(command[i])
+				}
+				if out, err := exec.Command("/bin/sh", "-c", here.Replace(p.setup)).CombinedOutput(); err != nil {
+					t.Skipf("skipped: %v: %s", err, out)
+				}
 				pid := start(t, command)
+				if p.ask != "" {
+					ask := here.Replace(p.ask)
+					need(t, strings.Fields(ask)[0])
+					start(t, []string{"/bin/sh", "-c", "while " + ask + " || sleep 0.1; do :; done >/dev/null 2>&1"})
+				}
 				time.Sleep(200 * time.Millisecond) // it has loaded its libraries
 				probe := "profile:hz:49"
 				switch {
-				case kind == "tracepoint" && p.name == "bash":
-					probe = "tracepoint:syscalls:sys_enter_openat"
 				case kind == "tracepoint":
-					probe = "tracepoint:syscalls:sys_enter_getppid"
+					probe = "tracepoint:syscalls:sys_enter_" + p.syscall
 				case kind == "uprobe" && strings.Contains(p.entry, ":"):
 					probe = "uprobe:" + p.entry
 				case kind == "uprobe":
 					probe = "uprobe:" + command[0] + ":" + p.entry
 				}
-				lines, _, end := trace(t, probe+` /pid == `+strconv.Itoa(pid)+`/ { printf("stack\n%s\nend\n", dw_ustack(raw)); signal("SIGSTOP"); }`, "--unsafe", "-p", strconv.Itoa(pid))
+				lines, _, end := trace(t, probe+` /tid == `+strconv.Itoa(pid)+`/ { printf("stack\n%s\nend\n", dw_ustack(raw)); signal("SIGSTOP"); }`, "--unsafe", "-p", strconv.Itoa(pid))
 				good := 0
 				for range samples {
 					got := next(lines)
