@@ -54,8 +54,8 @@ func TestValues(t *testing.T) {
 		{record, append(words(9), 0b11000, 0, 0, 0, 0, 0, 0, 0), Record{{"n", uint64(9)}, {"flag", uint64(3)}}},
 		{&manifest.Layout{Kind: "array", Size: 6, Count: 3, Elem: of("int", 2)}, []byte{1, 0, 2, 0, 3, 0}, []Value{uint64(1), uint64(2), uint64(3)}},
 		{of("ksym", 8), words(0x10), Symbol{Address: 0x10, Name: "vfs_read+4"}}, {of("usym", 16), words(0x20, 77), Symbol{Address: 0x20, Name: "main", PID: 77}},
-		{of("kstack", 8), words(5), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: "f+1", Address: 5, Function: "f", Offset: 1, Module: "ext4", BuildID: "ab", ModuleOffset: 9}, {Text: "g (inlined) x.c:7", Address: 7, Function: "g", File: "x.c", Line: 7, Inlined: true}}}},
-		{of("ustack", 16), words(5, 88), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: `m\n+3`, Address: 5, Function: "m\n", Offset: 3}, {Text: "0x6", Address: 6}, {Text: "<unwind failure>"}}, PID: 88}},
+		{of("kstack", 8), words(5), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: "f+1", Address: 5, Function: "f", Offset: 1, Module: "ext4", BuildID: "ab", ModuleOffset: 9}, {Text: "g (inlined) (x.c:7)", Address: 7, Function: "g", File: "x.c", Line: 7, Inlined: true}}}},
+		{of("ustack", 16), words(5, 88), Stack{Addresses: []uint64{5, 7}, Frames: []Frame{{Text: "m\n+3", Address: 5, Function: "m\n", Offset: 3}, {Text: "0x6", Address: 6}, {Text: "<unwind failure>"}}, PID: 88}},
 		{of("username", 8), words(0), User{0, "root"}}, {&manifest.Layout{Kind: "timestamp", Size: 16, Clock: 2, Format: "%s"}, words(5, 0), Timestamp{time.Unix(2, 5), "2"}},
 		{of("int", 8), []byte{1, 2}, nil}, // too short
 	} {
