@@ -17,6 +17,7 @@ import (
 	"btc/loader/diag"
 	"btc/loader/host"
 	"btc/loader/object"
+	"btc/loader/rewrite"
 	"btc/loader/sites"
 )
 
@@ -26,7 +27,7 @@ type hostSource struct {
 	exp   *sites.Expansion
 	child int // process ID of the command; 0: none
 
-	unwind Unwind
+	unwind rewrite.Unwind
 }
 
 // setHostValues looks up the constants that the host decides.

@@ -72,12 +72,12 @@ type Options struct {
 	MaxMemory uint64
 	// MemoryFrom is where MaxMemory is set, if it is not an option.
 	MemoryFrom string
-	LongLoops  bool   // loops have no budget
-	Cover      bool   // programs get the counters of Coverage
-	Unwind     Unwind // what is unwound by tables
-	RawStacks  bool   // programs send stacks that they cannot unwind yet
-	BTF        string // file or directory with the kernel's types; "": the kernel's own
-	LogLevel   int    // 1: the kernel's verifier log of every program is kept
+	LongLoops  bool           // loops have no budget
+	Cover      bool           // programs get the counters of Coverage
+	Unwind     rewrite.Unwind // what is unwound by tables
+	RawStacks  bool           // programs send stacks that they cannot unwind yet
+	BTF        string         // file or directory with the kernel's types; "": the kernel's own
+	LogLevel   int            // 1: the kernel's verifier log of every program is kept
 	Log        func(program, text string)
 	// Gates are the gates of the programs, by name; nil: none. Programs that the loader runs itself have no gate.
 	Gates map[string]rewrite.Gate

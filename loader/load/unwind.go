@@ -4,52 +4,11 @@ package load
 
 import (
 	"os"
-	"strings"
-
-	"github.com/cilium/ebpf/asm"
 
 	"btc/internal/manifest"
 	"btc/loader/object"
 	"btc/loader/rewrite"
 )
-
-// Unwind is which user stacks are unwound by tables: the value of manifest.HostUnwind.
-type Unwind uint64
-
-const (
-	UnwindOff    Unwind = iota
-	UnwindMarked        // those of dw_ustack
-	UnwindAll           // and those of ustack
-)
-
-// DropWalks removes from programs the walks that a mode has no tables for, with their functions, and returns what the others
-// need. The kernel would remove the calls, but verify the functions: this takes milliseconds.
-func DropWalks(o *object.Object, mode Unwind) (left Unwind) {
-	for _, s := range o.Spec.Programs {
-		dropped := false
-		for i := range s.Instructions {
-			ins, walk := &s.Instructions[i], UnwindOff
-			switch {
-			case !ins.IsFunctionCall():
-			case strings.HasPrefix(ins.Reference(), manifest.UnwindMarked):
-				walk = UnwindMarked
-			case strings.HasPrefix(ins.Reference(), manifest.UnwindAny):
-				walk = UnwindAll
-			}
-			if walk <= mode {
-				left = max(left, walk)
-				continue
-			}
-			dropped = true
-			*ins = ins.WithReference("") // the helper finds the stack
-			ins.OpCode, ins.Dst, ins.Src, ins.Constant = asm.Mov.Op(asm.ImmSource), asm.R0, 0, -1
-		}
-		if dropped {
-			s.Instructions = rewrite.DropUncalled(s.Instructions)
-		}
-	}
-	return left
-}
 
 // Maps that programs unwind stacks with, by their names in a manifest.
 const (
@@ -71,9 +30,9 @@ const InnerMap = 1 << 12
 
 // sizeUnwind sets the sizes of these maps. Objects have them with one element, which is all that they take if nothing is
 // unwound. raw means that there are raw stacks.
-func sizeUnwind(o *object.Object, mode Unwind, raw bool) {
+func sizeUnwind(o *object.Object, mode rewrite.Unwind, raw bool) {
 	sizes := map[string]uint32{UnwindRaw: uint32(os.Getpagesize())}
-	if mode != UnwindOff {
+	if mode != rewrite.UnwindOff {
 		sizes = map[string]uint32{UnwindTables: 4096, UnwindProcs: 8192, UnwindRanges: 1 << 16, UnwindAsked: 2048, UnwindRaw: sizes[UnwindRaw], unwindState: manifest.UnwindStates}
 		if raw {
 			sizes[UnwindRaw] = rawRing

@@ -37,6 +37,7 @@ import (
 	"btc/loader/permit"
 	"btc/loader/policy"
 	"btc/loader/resolve"
+	"btc/loader/rewrite"
 	"btc/loader/run/budget"
 	"btc/loader/run/child"
 	"btc/loader/run/tty"
@@ -195,7 +196,7 @@ func (s *session) prepare(o *object.Object) error {
 	if err := s.opts.Policy.Object(o); err != nil {
 		return err
 	}
-	s.walks.needs = load.DropWalks(o, s.unwindWanted())
+	s.walks.needs = rewrite.DropWalks(o.Spec, s.unwindWanted())
 	if err := s.opts.Grants.Check(o); err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func (s *session) load(o *object.Object, values map[string][]byte) error {
 	if opts.Unwind, err = s.unwindMode(); err != nil {
 		return err
 	}
-	load.DropWalks(o, opts.Unwind)
+	rewrite.DropWalks(o.Spec, opts.Unwind)
 	opts.RawStacks = s.rawStacks()
 	if s.opts.Verbose {
 		// Level 2, because the level 1 log of an accepted program is empty.

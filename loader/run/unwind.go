@@ -15,13 +15,14 @@ import (
 	tables "btc/internal/unwind"
 	"btc/loader/load"
 	"btc/loader/options"
+	"btc/loader/rewrite"
 	"btc/loader/symbols"
 	"btc/loader/unwind"
 )
 
 // walks is what a session needs to unwind user stacks by tables. It is empty if no program does.
 type walks struct {
-	needs    load.Unwind     // what the object needs in the mode that the options want
+	needs    rewrite.Unwind  // what the object needs in the mode that the options want
 	records  *unwind.Records // until unwinder has them
 	unwinder *unwind.Unwinder
 	counts   *ebpf.Map // of walks, by how they ended
@@ -30,24 +31,24 @@ type walks struct {
 }
 
 // unwindWanted returns which stacks the options want to be unwound by tables.
-func (s *session) unwindWanted() load.Unwind {
+func (s *session) unwindWanted() rewrite.Unwind {
 	switch s.opts.Unwind {
 	case options.UnwindFP:
-		return load.UnwindOff
+		return rewrite.UnwindOff
 	case options.UnwindDwarf:
-		return load.UnwindAll
+		return rewrite.UnwindAll
 	}
-	return load.UnwindMarked
+	return rewrite.UnwindMarked
 }
 
 // unwindMode returns which stacks of the object are unwound by tables.
-func (s *session) unwindMode() (load.Unwind, error) {
+func (s *session) unwindMode() (rewrite.Unwind, error) {
 	mode := s.unwindWanted()
-	if s.walks.needs == load.UnwindOff {
-		if mode == load.UnwindAll && prints(s.manifest, "ustack") {
+	if s.walks.needs == rewrite.UnwindOff {
+		if mode == rewrite.UnwindAll && prints(s.manifest, "ustack") {
 			s.msg.warn("WARNING: --unwind=dwarf has no effect: the object was compiled with --no-unwind, or by an older btc")
 		}
-		return load.UnwindOff, nil
+		return rewrite.UnwindOff, nil
 	}
 	why := "without the process that parses files"
 	if !s.opts.NoHelper {
@@ -57,11 +58,11 @@ func (s *session) unwindMode() (load.Unwind, error) {
 		}
 		why = err.Error()
 	}
-	if mode == load.UnwindAll {
-		return load.UnwindOff, fmt.Errorf("--unwind=dwarf: stacks cannot be unwound by tables: %s", why)
+	if mode == rewrite.UnwindAll {
+		return rewrite.UnwindOff, fmt.Errorf("--unwind=dwarf: stacks cannot be unwound by tables: %s", why)
 	}
 	s.msg.warn("WARNING: dw_ustack() follows frame pointers, because stacks cannot be unwound by tables: " + why)
-	return load.UnwindOff, nil
+	return rewrite.UnwindOff, nil
 }
 
 // openUnwinder starts to answer what programs need to unwind stacks.

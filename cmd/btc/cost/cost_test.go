@@ -193,3 +193,14 @@ func TestUnmeasured(t *testing.T) {
 		t.Errorf("estimate of override = %+v, want an unmeasured helper", all)
 	}
 }
+
+// TestWalks checks that walks by unwind tables count only for stacks that have them by default.
+func TestWalks(t *testing.T) {
+	walks := func(stack string) bool {
+		p := estimate(t, "config = { unstable_dw_ustack = enable; } profile:hz:99 { @["+stack+"] = count(); }")[0]
+		return slices.ContainsFunc(p.Calls, func(c Call) bool { return c.Name == "probe_read_user" })
+	}
+	if walks("ustack") || !walks("dw_ustack") {
+		t.Errorf("walks of ustack: %t, of dw_ustack: %t", walks("ustack"), walks("dw_ustack"))
+	}
+}

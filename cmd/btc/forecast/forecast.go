@@ -16,6 +16,7 @@ import (
 
 	"btc/internal/manifest"
 	"btc/loader/object"
+	"btc/loader/rewrite"
 	"btc/targets/kernel"
 )
 
@@ -55,7 +56,7 @@ type Program struct {
 	// point. It is more than 1 for a pattern, and 0 if the target does not have the information.
 	Sites int `json:"sites"`
 	// Instructions is the length of the program on this target, without code that the kernel
-	// removes as dead.
+	// removes as dead, and without walks by unwind tables that only --unwind=dwarf needs.
 	Instructions int `json:"instructions"`
 	// Verified is an estimate of the instructions that the kernel's verifier walks, including
 	// subprograms; the verifier's limit is 1,000,000.
@@ -81,6 +82,7 @@ func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 	if err := c.readFeatures(); err != nil {
 		return nil, err
 	}
+	rewrite.DropWalks(o.Spec, usualWalks)
 	c.needs()
 	c.hostOnly()
 	if err := c.wholeValues(); err != nil {

@@ -14,12 +14,15 @@ import (
 	"btc/targets/kernel"
 )
 
-// Code is a program as a target's kernel would run it: relocated, and with tests for helpers
-// decided.
+// Code is a program as a target's kernel would run it by default: relocated, with tests for helpers decided, and without walks
+// by unwind tables that only --unwind=dwarf needs.
 type Code struct {
 	Insns asm.Instructions
 	flow  *flow
 }
+
+// usualWalks are the walks by unwind tables that btrun keeps unless --unwind says otherwise.
+const usualWalks = rewrite.UnwindMarked
 
 // CodeOf returns a program of an object for a target. It modifies the object.
 func CodeOf(o *object.Object, t *kernel.Target, p *manifest.Program) (*Code, error) {
@@ -27,6 +30,7 @@ func CodeOf(o *object.Object, t *kernel.Target, p *manifest.Program) (*Code, err
 	if err := c.readFeatures(); err != nil {
 		return nil, err
 	}
+	rewrite.DropWalks(o.Spec, usualWalks)
 	spec := o.Spec.Programs[p.Name]
 	if spec == nil {
 		return nil, fmt.Errorf("the object has no program %s", p.Name)

@@ -135,3 +135,14 @@ func TestHostDecides(t *testing.T) {
 		}
 	}
 }
+
+// TestWalks checks that walks by unwind tables count only for stacks that have them by default.
+func TestWalks(t *testing.T) {
+	length := func(stack string) int {
+		r := forecastOf(t, "config = { unstable_dw_ustack = enable; } profile:hz:99 { @["+stack+"] = count(); }")
+		return r.Programs[0].Instructions
+	}
+	if plain, marked := length("ustack"), length("dw_ustack"); plain > 200 || marked < 500 {
+		t.Errorf("instructions with ustack: %d, with dw_ustack: %d", plain, marked)
+	}
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package rewrite
 
 import (
 	"slices"
@@ -8,8 +8,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-
-	"btc/loader/object"
 )
 
 // TestDropWalks checks which walks a mode leaves, and that a function that nothing else calls goes with its call.
@@ -20,7 +18,7 @@ func TestDropWalks(t *testing.T) {
 		body[0] = body[0].WithSymbol(name)
 		return body
 	}
-	program := func() *object.Object {
+	program := func() *ebpf.CollectionSpec {
 		insns := slices.Concat(
 			function("p", call("unwind_dw_s_1"), call("unwind_any_s_1"), call("fn_unwind_any")),
 			function("unwind_step_1", asm.Mov.Imm(asm.R0, 1)),
@@ -28,7 +26,7 @@ func TestDropWalks(t *testing.T) {
 			function("unwind_only_1", asm.Mov.Imm(asm.R0, 1)),
 			function("unwind_any_s_1", call("unwind_step_1"), call("unwind_only_1")),
 			function("fn_unwind_any", asm.Mov.Imm(asm.R0, 2)))
-		return &object.Object{Spec: &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: insns}}}}
+		return &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"p": {Instructions: insns}}}
 	}
 	for _, c := range []struct {
 		mode      Unwind
@@ -44,7 +42,7 @@ func TestDropWalks(t *testing.T) {
 				t.Errorf("mode %d leaves walks of mode %d", mode, left)
 			}
 		}
-		insns := o.Spec.Programs["p"].Instructions
+		insns := o.Programs["p"].Instructions
 		var functions []string
 		for i := range insns {
 			if name := insns[i].Symbol(); name != "" {
