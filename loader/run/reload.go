@@ -144,6 +144,9 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 	s.connect()
 	err := s.prepare(o)
 	if err == nil {
+		err = s.openUnwinder()
+	}
+	if err == nil {
 		s.names.recordMappings(s.manifest, s.opts.PIDs, s.expansion, s.host.Online)
 		err = s.attach()
 	}
@@ -154,6 +157,7 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 		s.close()
 		return nil, err
 	}
+	s.walks.unwinder.Scan()
 	return s, nil
 }
 
@@ -228,6 +232,8 @@ func retire(s, next *session) error {
 		err = s.reader.runEnd()
 		s.end.exited, s.end.status = exited, status
 	}
+	s.walks.unwinder.Await(0) // for less time than finish does: nobody reads the events of next meanwhile
+	s.walks.close()
 	s.losses.check(true)
 	s.losses.suppressed(true)
 	next.losses.inherit(s.losses)

@@ -360,7 +360,7 @@ type waiter struct {
 	done  chan struct{}
 }
 
-// Await waits until the stack with an id, which a program has sent before, is unwound, or has waited for showTime.
+// Await waits until the stack with an id, which a program has sent before, or all for 0, is unwound, or has waited for showTime.
 func (u *Unwinder) Await(id uint64) { u.await(id, showTime) }
 
 // Settle waits until all stacks that programs have sent are unwound or given up, for a limited time.
