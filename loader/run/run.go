@@ -591,6 +591,7 @@ func (s *session) finish() (int, error) {
 
 func (s *session) close() {
 	s.stopPrinter()
+	s.reasons.endLook()
 	s.links.detach()
 	s.links.free()
 	if s.child != nil {

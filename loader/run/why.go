@@ -32,8 +32,9 @@ type reasons struct {
 	// Files of probes that a process had mapped during the run; looks counts how often that was looked at.
 	mapped map[string]bool
 	looks  int
-	ran    bool // the program of -c ran when that was looked at first, just after it was executed
-	seen   bool // it ran at a later time
+	look   *look // at the mappings of all processes, in progress
+	ran    bool  // the program of -c ran when that was looked at first, just after it was executed
+	seen   bool  // it ran at a later time
 	next   time.Time
 	// host has what the host knew of clauses before their probes were detached.
 	host map[*manifest.Program]hostFacts
@@ -52,9 +53,37 @@ const (
 	firstLooks    = 20
 )
 
-// watchFiles notes which files of probes processes have mapped: a process of -c may end before the report.
+// look reads which files the processes of the host have mapped. This may take long, so events are read meanwhile.
+type look struct {
+	stop  atomic.Bool
+	done  chan struct{}
+	found []string      // once done is closed
+	took  time.Duration // the same
+}
+
+func startLook(paths []string) *look {
+	l := &look{done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		begun := time.Now()
+		l.found = why.Mapped(paths, nil, l.stop.Load)
+		l.took = time.Since(begun)
+	}()
+	return l
+}
+
+// watchFiles notes which files of probes processes have mapped: a process of -c may end before the report. The mappings of
+// this one are read at once, those of all in the background, for at most a tenth of the time.
 func (s *session) watchFiles(now time.Time) {
 	r := &s.reasons
+	if r.look != nil {
+		select {
+		case <-r.look.done:
+			r.looked(now)
+		default:
+			return
+		}
+	}
 	if now.Before(r.next) {
 		return
 	}
@@ -62,20 +91,64 @@ func (s *session) watchFiles(now time.Time) {
 		r.next = now.Add(laterInterval)
 	}
 	r.looks++
+	paths := s.unmapped()
 	if s.child != nil {
-		ran, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.child.PID))
-		program, other := os.Stat(s.child.Path)
-		if err == nil && other == nil && os.SameFile(ran, program) {
+		program, err := os.Stat(s.child.Path)
+		for _, path := range paths {
+			if file, other := os.Stat(path); err == nil && other == nil && os.SameFile(file, program) {
+				r.found(path)
+			}
+		}
+		if ran, other := os.Stat(fmt.Sprintf("/proc/%d/exe", s.child.PID)); err == nil && other == nil && os.SameFile(ran, program) {
 			r.ran, r.seen = true, r.ran
 		}
+		r.found(why.Mapped(paths, []int{s.child.PID}, func() bool { return false })...)
+		paths = s.unmapped()
 	}
+	if len(paths) > 0 {
+		r.look = startLook(paths)
+	}
+}
+
+// unmapped returns the files of probes that no process was seen to map.
+func (s *session) unmapped() (paths []string) {
 	for i := range s.expansion.Plans {
-		if site := s.siteOf(&s.expansion.Plans[i]); site.Path != "" && !r.mapped[site.Path] && why.Mapped(site) {
-			if r.mapped == nil {
-				r.mapped = map[string]bool{}
-			}
-			r.mapped[site.Path] = true
+		path := s.siteOf(&s.expansion.Plans[i]).Path
+		if path != "" && !s.reasons.mapped[path] && !slices.Contains(paths, path) {
+			paths = append(paths, path)
 		}
+	}
+	return paths
+}
+
+// found notes files that processes have mapped.
+func (r *reasons) found(paths ...string) {
+	for _, path := range paths {
+		if r.mapped == nil {
+			r.mapped = map[string]bool{}
+		}
+		r.mapped[path] = true
+	}
+}
+
+// looked takes what a look has found, which is waited for.
+func (r *reasons) looked(now time.Time) {
+	if r.look == nil {
+		return
+	}
+	<-r.look.done
+	r.found(r.look.found...)
+	if next := now.Add(9 * r.look.took); next.After(r.next) {
+		r.next = next
+	}
+	r.look = nil
+}
+
+// endLook ends a look.
+func (r *reasons) endLook() {
+	if r.look != nil {
+		r.look.stop.Store(true)
+		r.looked(time.Now())
 	}
 }
 
@@ -85,6 +158,7 @@ func (s *session) holdFacts() {
 		return
 	}
 	s.watchFiles(time.Now())
+	s.reasons.endLook() // the facts are of all processes
 	s.reasons.host = map[*manifest.Program]hostFacts{}
 	s.eachPlan(func(p *resolve.Plan) {
 		if counts := s.firedOf(p.Prog.Clause); counts == 0 {

@@ -194,17 +194,109 @@ func File32(path string) string {
 	return path
 }
 
-// Mapped reports whether a process has mapped the file of an attach point.
-func Mapped(s *Site) bool {
-	if s.Command != "" {
-		a, err := os.Stat(s.Command)
-		b, other := os.Stat(s.Path)
-		if err == nil && other == nil && os.SameFile(a, b) {
-			return true
+// Mapped returns which of the files processes have mapped: the given ones, nil for all but this one. It reads the mappings
+// of each process once, until all files are found or stop returns true.
+func Mapped(paths []string, pids []int, stop func() bool) (found []string) {
+	left, files := 0, map[uint64][]*file{} // by inode
+	for _, path := range paths {
+		if f := fileOf(path); f != nil && f.foreign == "" {
+			f.of = path
+			files[f.st.Ino] = append(files[f.st.Ino], f)
+			left++
 		}
 	}
-	facts, ruled := fileFacts(&Site{Kind: s.Kind, Path: s.Path})
-	return len(facts) == 0 && len(ruled) > 0
+	if pids == nil && left > 0 {
+		self := os.Getpid()
+		pids = slices.DeleteFunc(processes(), func(pid int) bool { return pid == self })
+	}
+	for _, pid := range pids {
+		if left == 0 || stop() {
+			break
+		}
+		eachMapping(pid, func(m *mapped) bool {
+			of := files[m.inode]
+			for i, f := range of {
+				if f.is(m) {
+					found = append(found, f.of)
+					files[m.inode] = slices.Delete(of, i, i+1)
+					left--
+					break // the others of this inode: at the next mapping
+				}
+			}
+			return left > 0
+		})
+	}
+	return found
+}
+
+// file is the file of an attach point.
+type file struct {
+	of, path string // as given, and without symbolic links
+	st       unix.Stat_t
+	foreign  string // its architecture, if this machine does not run it
+}
+
+// fileOf returns nil if nothing is known of the file.
+func fileOf(path string) *file {
+	if path == "" {
+		return nil
+	}
+	opened, err := safefile.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer opened.Close()
+	f := &file{path: path}
+	if safefile.InMemory(opened) || unix.Fstat(int(opened.Fd()), &f.st) != nil { // a copy: its inode says nothing
+		return nil
+	}
+	if class, machine := machineOf(opened); class != 0 && machines[runtime.GOARCH] != nil && !slices.Contains(machines[runtime.GOARCH], machine) {
+		f.foreign = strings.ToLower(strings.TrimPrefix(machine.String(), "EM_"))
+	}
+	if real, err := safefile.PathOf(opened); err == nil {
+		f.path = real
+	}
+	return f
+}
+
+// is reports whether the file is that of a mapping.
+func (f *file) is(m *mapped) bool {
+	return m.inode == f.st.Ino && (m.path == f.path || sameDevice(m.device, &f.st))
+}
+
+// mapped is a line of /proc/PID/maps with a file.
+type mapped struct {
+	device  string
+	inode   uint64
+	path    string
+	deleted bool
+}
+
+// eachMapping calls f for the mappings of a process until it returns false.
+func eachMapping(pid int, f func(m *mapped) bool) {
+	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return
+	}
+	defer maps.Close()
+	lines := bufio.NewScanner(io.LimitReader(maps, maxSource))
+	for lines.Scan() {
+		line := lines.Text()
+		// address perms offset dev inode path
+		at := strings.Index(line, "/")
+		if at < 0 {
+			continue
+		}
+		fields := strings.Fields(line[:at])
+		if len(fields) < 5 {
+			continue
+		}
+		m := mapped{device: fields[3]}
+		m.inode, _ = strconv.ParseUint(fields[4], 10, 64)
+		if m.path, m.deleted = strings.CutSuffix(line[at:], " (deleted)"); !f(&m) {
+			return
+		}
+	}
 }
 
 // maxProcesses bounds the processes that are looked at.
@@ -212,24 +304,12 @@ const maxProcesses = 1 << 16
 
 // fileFacts looks for processes that have mapped the file of a probe.
 func fileFacts(s *Site) (facts []Fact, ruled []string) {
-	if s.Path == "" {
+	f := fileOf(s.Path)
+	if f == nil {
 		return nil, nil
 	}
-	f, err := safefile.Open(s.Path)
-	if err != nil {
-		return nil, nil
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if safefile.InMemory(f) || unix.Fstat(int(f.Fd()), &st) != nil { // a copy: its inode says nothing
-		return nil, nil
-	}
-	if class, machine := machineOf(f); class != 0 && machines[runtime.GOARCH] != nil && !slices.Contains(machines[runtime.GOARCH], machine) {
-		return []Fact{{Row: OtherArch, Name: s.Path, Other: strings.ToLower(strings.TrimPrefix(machine.String(), "EM_"))}}, nil
-	}
-	path := s.Path
-	if real, err := safefile.PathOf(f); err == nil {
-		path = real
+	if f.foreign != "" {
+		return []Fact{{Row: OtherArch, Name: s.Path, Other: f.foreign}}, nil
 	}
 	pids := s.PIDs
 	if len(pids) == 0 {
@@ -237,15 +317,15 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 	}
 	self := os.Getpid()
 	var gone, other, off Fact
-	mapped, on := 0, 0
+	users, on := 0, 0
 	for _, pid := range pids {
 		if pid == self {
 			continue
 		}
-		switch m := mappingOf(pid, path, &st); {
+		switch m := mappingOf(pid, f); {
 		case m.same:
-			mapped++
-			switch value, ok := semaphore(pid, path, s.Semaphore, &st); {
+			users++
+			switch value, ok := semaphore(pid, f.path, s.Semaphore, &f.st); {
 			case ok && value == 0 && off.PID == 0:
 				off = Fact{Row: Semaphore, Name: s.Path, PID: pid}
 			case ok && value != 0:
@@ -260,8 +340,8 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 	switch {
 	case off.PID != 0 && on == 0:
 		return []Fact{off}, nil
-	case mapped > 0:
-		ruled = []string{fmt.Sprintf("%d of the processes that run now have mapped %s", mapped, s.Path)}
+	case users > 0:
+		ruled = []string{fmt.Sprintf("%d of the processes that run now have mapped %s", users, s.Path)}
 		if on > 0 {
 			ruled = append(ruled, "its semaphore is on")
 		}
@@ -304,39 +384,21 @@ type mapping struct {
 	other         string
 }
 
-func mappingOf(pid int, path string, st *unix.Stat_t) (m mapping) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return m
-	}
-	defer f.Close()
-	base := "/" + filepath.Base(path)
-	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
-	for lines.Scan() {
-		line := lines.Text()
-		// address perms offset dev inode path
-		at := strings.Index(line, "/")
-		if at < 0 {
-			continue
-		}
-		name := line[at:]
-		fields := strings.Fields(line[:at])
-		if len(fields) < 5 {
-			continue
-		}
-		ino, _ := strconv.ParseUint(fields[4], 10, 64)
-		file, deleted := strings.CutSuffix(name, " (deleted)")
+func mappingOf(pid int, f *file) (out mapping) {
+	base := "/" + filepath.Base(f.path)
+	eachMapping(pid, func(m *mapped) bool {
 		switch {
-		case ino == st.Ino && (file == path || sameDevice(fields[3], st)):
-			m.same = true
-			return m
-		case file == path && deleted:
-			m.deleted = true
-		case strings.HasSuffix(file, base) && file != path && !deleted:
-			m.other = file
+		case f.is(m):
+			out.same = true
+			return false
+		case m.path == f.path && m.deleted:
+			out.deleted = true
+		case strings.HasSuffix(m.path, base) && m.path != f.path && !m.deleted:
+			out.other = m.path
 		}
-	}
-	return m
+		return true
+	})
+	return out
 }
 
 // semaphore returns the semaphore of a probe in a process; false if it cannot be read.

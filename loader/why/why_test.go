@@ -227,6 +227,28 @@ func TestFiles(t *testing.T) {
 	if got := facts(filepath.Join(dir, "b", "other"), c.Process.Pid); got != NotInProcess {
 		t.Errorf("another file: %s", got)
 	}
+	looks := 0
+	for _, x := range []struct {
+		paths []string
+		pids  []int
+		most  int // processes to look at
+		want  int // looks
+		found string
+	}{
+		{[]string{copied, path, filepath.Join(dir, "none")}, []int{c.Process.Pid, os.Getpid()}, 9, 2, path},
+		{[]string{path}, []int{c.Process.Pid, os.Getpid()}, 9, 1, path},
+		{[]string{copied, path}, []int{os.Getpid(), c.Process.Pid}, 1, 2, ""},
+		{[]string{filepath.Join(dir, "none")}, nil, 9, 0, ""},
+	} {
+		looks = 0
+		got := strings.Join(Mapped(x.paths, x.pids, func() bool { looks++; return looks > x.most }), " ")
+		if got != x.found || looks != x.want {
+			t.Errorf("Mapped(%q, %d): %q after %d looks, want %q after %d", x.paths, x.pids, got, looks, x.found, x.want)
+		}
+	}
+	if got := Mapped([]string{path}, nil, func() bool { return false }); len(got) != 1 {
+		t.Errorf("mapped by a process of the host: %q", got)
+	}
 	write(path)
 	if got := facts(path); got != Replaced {
 		t.Errorf("replaced: %s", got)
@@ -341,9 +363,6 @@ func TestCommand(t *testing.T) {
 	site.Mapped = true
 	if facts, ruled := Facts(&site); len(facts) != 0 || len(ruled) != 1 {
 		t.Errorf("mapped: %v %q", facts, ruled)
-	}
-	if !Mapped(&Site{Kind: probe.Uprobe, Path: path, Command: path}) || Mapped(&Site{Kind: probe.Uprobe, Path: path}) {
-		t.Error("the program of a command has its file mapped, and no other process")
 	}
 	foreign := make([]byte, 64)
 	copy(foreign, "\x7fELF\x02\x01\x01")
