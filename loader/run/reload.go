@@ -236,6 +236,7 @@ func retire(s, next *session) error {
 	s.walks.close()
 	s.losses.check(true)
 	s.losses.suppressed(true)
+	s.warnSkipped(time.Now(), true)
 	next.losses.inherit(s.losses)
 	if s.opts.Sink.Document && len(gone) > 0 { // a document has all maps
 		gone = s.maps.scripts()

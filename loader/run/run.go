@@ -568,6 +568,7 @@ func (s *session) finish() (int, error) {
 	s.walks.close()
 	s.losses.check(true)
 	s.losses.suppressed(true)
+	s.warnSkipped(time.Now(), true)
 	s.printMaps(s.maps.scripts())
 	s.explain()
 	if err := s.stopPrinter(); err != nil {

@@ -49,10 +49,10 @@ func (c *snapshots) due(now time.Time) bool {
 }
 
 // skipWarning returns a warning of snapshots that were skipped since the last one; "" if there are none, or it is too early to
-// warn again.
-func (c *snapshots) skipWarning(now time.Time) string {
+// warn again. At the end of a run, final, it is not.
+func (c *snapshots) skipWarning(now time.Time, final bool) string {
 	const every = 10 * time.Second
-	if c.skipped == 0 || now.Sub(c.warned) < every {
+	if c.skipped == 0 || !final && now.Sub(c.warned) < every {
 		return ""
 	}
 	what := " snapshots were"
@@ -62,6 +62,13 @@ func (c *snapshots) skipWarning(now time.Time) string {
 	what = strconv.Itoa(c.skipped) + what
 	c.skipped, c.warned = 0, now
 	return "WARNING: " + what + " skipped, because the one before was still being written: the output is slow, or the CPU is busy"
+}
+
+// warnSkipped warns of skipped snapshots.
+func (s *session) warnSkipped(now time.Time, final bool) {
+	if text := s.snapshots.skipWarning(now, final); text != "" {
+		s.msg.warn(text)
+	}
 }
 
 // snapshot shows the maps when they are due. They are read here, on the event reader, which also
@@ -75,9 +82,7 @@ func (s *session) snapshot(now time.Time) {
 		c.skipped++
 		return
 	}
-	if text := c.skipWarning(now); text != "" {
-		s.msg.warn(text)
-	}
+	s.warnSkipped(now, false)
 	var all []*output.Map
 	size := 0
 	for _, m := range s.maps.scripts() {

@@ -50,7 +50,7 @@ func TestSkipWarning(t *testing.T) {
 		if i > 0 {
 			c.skipped++
 		}
-		if text := c.skipWarning(start.Add(time.Duration(i) * 300 * time.Millisecond)); text != "" {
+		if text := c.skipWarning(start.Add(time.Duration(i)*300*time.Millisecond), false); text != "" {
 			text, _, _ = strings.Cut(text, ",")
 			got = append(got, text)
 		}
@@ -58,5 +58,15 @@ func TestSkipWarning(t *testing.T) {
 	want := "WARNING: 1 snapshot was skipped; WARNING: 34 snapshots were skipped; WARNING: 34 snapshots were skipped"
 	if text := strings.Join(got, "; "); text != want {
 		t.Errorf("%s, want %s", text, want)
+	}
+}
+
+// TestLastSkipWarning checks that snapshots that were skipped before the end of a run are reported.
+func TestLastSkipWarning(t *testing.T) {
+	s, out := testSession(t)
+	s.maps = &mapTable{manifest: s.manifest}
+	s.snapshots.warned, s.snapshots.skipped = time.Now(), 2
+	if _, err := s.finish(); err != nil || !strings.Contains(out.String(), "WARNING: 2 snapshots were skipped") {
+		t.Errorf("%v, output %q", err, out)
 	}
 }
