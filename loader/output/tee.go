@@ -127,6 +127,7 @@ func (t *tee) BeginTrials(mode string, names []string) {
 	t.both(func(s Sink) { s.BeginTrials(mode, names) })
 }
 func (t *tee) Trial(x *Trial) { t.both(func(s Sink) { s.Trial(x) }) }
+func (t *tee) EndTrials()     { t.both(func(s Sink) { s.EndTrials() }) }
 func (t *tee) Explained(x *Explanation) {
 	t.both(func(s Sink) {
 		if e, ok := s.(Explainer); ok {
@@ -134,7 +135,6 @@ func (t *tee) Explained(x *Explanation) {
 		}
 	})
 }
-func (t *tee) EndTrials() { t.both(func(s Sink) { s.EndTrials() }) }
 
 func (t *tee) Snapshot(maps func(show func(*Map))) {
 	t.counted(func(s Sink) { s.Snapshot(maps) })

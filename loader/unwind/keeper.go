@@ -738,10 +738,3 @@ func askKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, 0} }
 
 // sentKey is the key in Maps.Asked of the number of raw stacks of a process.
 func sentKey(tgid uint32) [2]uint32 { return [2]uint32{tgid, unwind.SentKey} }
-
-func ifThen(c bool, a, b int) int {
-	if c {
-		return a
-	}
-	return b
-}

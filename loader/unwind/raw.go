@@ -405,3 +405,10 @@ func (u *Unwinder) answer(all []waiter, more bool, now time.Time) []waiter {
 		return true
 	})
 }
+
+func ifThen(c bool, a, b int) int {
+	if c {
+		return a
+	}
+	return b
+}
