@@ -78,23 +78,14 @@ func (k *checker) run(line *option.Line) int {
 	var messages []frontdiag.Message
 	status := 0
 	for _, path := range objects {
-		read := func() (*object.Object, error) { return object.Read(path) }
-		if !strings.HasSuffix(path, ".o") {
-			compiled, found, err := k.compile(path)
-			if err != nil {
-				return fail("%v", err)
-			}
-			if messages = append(messages, found...); compiled == nil {
-				status = 1 // the others are checked nevertheless
-				continue
-			}
-			read = compiled.Parse
-		}
-		some, err := checkObject(path, read, targets, len(k.targets) > 0)
+		some, found, ok, err := k.check(path, targets)
 		if err != nil {
 			return fail("%v", err)
 		}
-		all = append(all, some...)
+		if !ok {
+			status = 1 // the others are checked nevertheless
+		}
+		all, messages = append(all, some...), append(messages, found...)
 	}
 	out := bufio.NewWriter(os.Stdout)
 	switch {
@@ -121,6 +112,21 @@ func (k *checker) run(line *option.Line) int {
 	return status
 }
 
+// check checks a script or object within its limits. It returns messages for programs, and whether a script has no errors.
+func (k *checker) check(path string, targets []*kernel.Target) (all []checked, messages []frontdiag.Message, ok bool, err error) {
+	defer k.script.limits().watch()()
+	read := func() (*object.Object, error) { return object.Read(path) }
+	if !strings.HasSuffix(path, ".o") {
+		var compiled *object.Files
+		if compiled, messages, err = k.compile(path); err != nil || compiled == nil {
+			return nil, messages, false, err
+		}
+		read = compiled.Parse
+	}
+	all, err = checkObject(path, read, targets, len(k.targets) > 0)
+	return all, messages, true, err
+}
+
 // compile compiles a script for the targets. Errors and warnings are printed for people, or returned for programs. The object is
 // nil if the script has errors.
 func (k *checker) compile(path string) (*object.Files, []frontdiag.Message, error) {
@@ -136,9 +142,9 @@ func (k *checker) compile(path string) (*object.Files, []frontdiag.Message, erro
 	}
 	var messages []frontdiag.Message
 	if k.messages.machine() {
-		messages = frontdiag.Messages(diags, false)
+		messages = frontdiag.Messages(diags, name, false)
 	} else {
-		s.render(out, diags)
+		s.render(name, out, diags)
 	}
 	if out == nil {
 		return nil, messages, nil

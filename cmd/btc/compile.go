@@ -68,7 +68,7 @@ func (s *scriptFlags) table() option.Table {
 	return append(table, option.Table{
 		{Name: "probe-filter", Value: "REGEX", To: s.setFilter, Help: "compile only the probes whose attach point the regular expression matches, and begin and end"},
 		{Name: "warnings", Short: "k", To: s.setHelperErrors, Help: "generate code that reports each failing kernel function, such as reads of invalid addresses and lookups of missing keys"},
-		{Name: "no-unwind", To: &s.noUnwind, Help: "leave out the code that finds user stacks by unwind tables, 21 KB, which needs btrun: ustack and dw_ustack follow frame pointers"},
+		{Name: "no-unwind", To: &s.noUnwind, Help: "leave out the code that finds user stacks by unwind tables, about 20 KB, which needs btrun: ustack and dw_ustack follow frame pointers"},
 		{Name: "untrusted", To: &s.untrusted, Help: "do not trust the script: read no files except below the directories of -I, nothing of this machine, and use at most 10 s of CPU time and 1 GiB"},
 		{Name: "no-warnings", To: &s.noWarnings, Help: "print errors only"},
 		color.Option(&s.color),
@@ -347,13 +347,13 @@ func (s *scriptFlags) compile(name, text string) (*compile.Output, int) {
 	if err != nil {
 		return nil, fail("%v", err)
 	}
-	return out, s.render(out, diags)
+	return out, s.render(name, out, diags)
 }
 
-// render prints the messages of a compilation and returns the exit status.
-func (s *scriptFlags) render(out *compile.Output, diags *diag.List) int {
+// render prints the messages of a script's compilation and returns the exit status.
+func (s *scriptFlags) render(name string, out *compile.Output, diags *diag.List) int {
 	if s.messages.machine() {
-		if err := s.messages.write(os.Stdout, diag.Messages(diags, s.noWarnings)); err != nil || out == nil {
+		if err := s.messages.write(os.Stdout, diag.Messages(diags, name, s.noWarnings)); err != nil || out == nil {
 			return 1
 		}
 		return 0
@@ -392,11 +392,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 	if s.untrusted && s.targets.host() {
 		return nil, nil, errors.New("--untrusted reads nothing of this machine: omit --target=host")
 	}
-	limits := usual
-	if s.untrusted {
-		limits = strict
-	}
-	defer limits.watch()()
+	defer s.limits().watch()()
 	t, others, err := s.targets.open()
 	if err != nil {
 		return nil, nil, err
@@ -437,7 +433,7 @@ func (s *scriptFlags) build(name, text string) (*compile.Output, *diag.List, err
 	}
 	out, diags := compile.Compile(in)
 	if page != nil && out != nil {
-		if err := writeStages(os.Stdout, page, out); err != nil {
+		if err := s.writeStages(os.Stdout, page, out); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -87,8 +87,9 @@ func passDoc(stage string) string {
 	return ""
 }
 
-// writeStages writes the page of a compilation, with what the kernel made of the object if it is loaded now.
-func writeStages(w io.Writer, page *stages.Stages, out *compile.Output) error {
+// writeStages writes the page of a compilation, with what the kernel made of the object if it is loaded now; for an untrusted
+// script, with nothing of this machine.
+func (s *scriptFlags) writeStages(w io.Writer, page *stages.Stages, out *compile.Output) error {
 	if f, ok := w.(*os.File); ok && isTerminal(f) {
 		return errors.New("--dump=html writes a page for a browser: write it to a file, with > FILE.html")
 	}
@@ -99,6 +100,10 @@ func writeStages(w io.Writer, page *stages.Stages, out *compile.Output) error {
 		names = append(names, out.Module.Symbol(f.Name))
 	}
 	page.Facts = []stages.Fact{{Name: "object", Value: fmt.Sprintf("%d bytes", len(out.Object))}, {Name: "functions", Value: fmt.Sprint(len(out.Funcs))}, {Name: "instructions", Value: fmt.Sprint(n)}, {Name: "compiler", Value: "btc " + version}}
-	page.Kernel = loadedPrograms(names)
+	if s.untrusted {
+		page.Kernel = &stages.Kernel{Absent: "--untrusted shows nothing of this machine."}
+	} else {
+		page.Kernel = loadedPrograms(names)
+	}
 	return page.Write(w)
 }

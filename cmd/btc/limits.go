@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// limits bound the resources of one compilation. They protect whoever compiles untrusted scripts from resource use
+// limits bound the resources of one compilation, or check. They protect whoever compiles untrusted scripts from resource use
 // that the checks of the language do not prevent.
 type limits struct {
 	time   time.Duration // CPU time; blockedFactor times as much wall clock time
@@ -26,6 +26,14 @@ var (
 
 // heapObjects is the metric of the heap's live and dead objects, in bytes.
 const heapObjects = "/memory/classes/heap/objects:bytes"
+
+// limits returns the limits for a script or object.
+func (s *scriptFlags) limits() limits {
+	if s.untrusted {
+		return strict
+	}
+	return usual
+}
 
 // watch ends the program, before it writes anything, when a limit is exceeded; stop ends the watch.
 func (l limits) watch() (stop func()) {
@@ -56,6 +64,6 @@ func (l limits) watch() (stop func()) {
 }
 
 func (l limits) end(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "btc: compiling this script "+format+", which is the limit\n", args...)
+	fmt.Fprintf(os.Stderr, "btc: this script "+format+", which is the limit\n", args...)
 	os.Exit(1)
 }

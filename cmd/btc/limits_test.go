@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v\n%s", do, err, out)
 			}
-		} else if err == nil || !strings.Contains(string(out), "btc: compiling this script "+want) || strings.Contains(string(out), "goroutine") {
+		} else if err == nil || !strings.Contains(string(out), "btc: this script "+want) || strings.Contains(string(out), "goroutine") {
 			t.Errorf("%s: %v\n%.300s", do, err, out)
 		}
 	}

@@ -222,7 +222,7 @@ func (r *runner) run(line *option.Line) int {
 		return fail("%v", err)
 	}
 	out, diags = s.withHost(name, text, out, diags, r.btrun.Quiet)
-	if status := s.render(out, withoutHostNotes(diags)); out == nil || status != 0 || r.codegen {
+	if status := s.render(name, out, withoutHostNotes(diags)); out == nil || status != 0 || r.codegen {
 		return status
 	}
 	out = s.forHost(out, name, text)
@@ -311,7 +311,7 @@ func (s *scriptFlags) forHost(out *compile.Output, name, text string) *compile.O
 	own.noWarnings = true
 	own.targets.files = []string{"host"}
 	again, diags, err := own.build(name, text)
-	if err != nil || own.render(again, diags) != 0 {
+	if err != nil || own.render(name, again, diags) != 0 {
 		return out
 	}
 	return again

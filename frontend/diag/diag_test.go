@@ -250,3 +250,14 @@ func TestSorted(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestNoPosition checks that a message without a position has a file for code hosts, which refuse a log with a result that has none.
+func TestNoPosition(t *testing.T) {
+	l := &List{}
+	l.Add(Ignored, Span{}, "a feature")
+	messages := Messages(l, "a b.bt", false)
+	var b strings.Builder
+	if err := WriteSARIF(&b, "1", messages); err != nil || messages[0].File != "a b.bt" || !strings.Contains(b.String(), `"uri": "a%20b.bt"`) || strings.Contains(b.String(), "region") {
+		t.Errorf("%v: %+v: %s", err, messages, &b)
+	}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // Message is a diagnostic for programs: editors, code hosts. Lines and columns start at 1, and columns count bytes, as in the
-// rendering; the end is after the last byte. They are 0 if the diagnostic has no position in a source.
+// rendering; the end is after the last byte. Lines and columns are 0 if the diagnostic has no position in a source.
 type Message struct {
 	File      string            `json:"file,omitempty"`
 	Line      int               `json:"line,omitempty"`
@@ -34,14 +34,15 @@ type RelatedLocation struct {
 	Text   string `json:"message"`
 }
 
-// Messages returns the list, sorted by position, with all that the rendering shows except lines of the source.
-func Messages(l *List, noWarnings bool) []Message {
+// Messages returns the list, sorted by position, with all that the rendering shows except lines of the source. script is the file
+// of those without a position: code hosts refuse a log with a result that has no file.
+func Messages(l *List, script string, noWarnings bool) []Message {
 	var all []Message
 	for _, d := range l.Sorted() {
 		if noWarnings && d.Severity() == Warning {
 			continue
 		}
-		m := Message{Severity: d.Severity().String(), Code: d.Code, Text: d.text()}
+		m := Message{File: script, Severity: d.Severity().String(), Code: d.Code, Text: d.text()}
 		if d.Span.Valid() {
 			start, end := d.Span.Pos(), d.Span.EndPos()
 			m.File, m.Line, m.Column, m.EndLine, m.EndColumn = d.Span.File.Name, start.Line, start.Col, end.Line, end.Col
