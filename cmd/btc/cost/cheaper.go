@@ -11,6 +11,7 @@ import (
 	"btc/internal/elffile"
 	"btc/internal/manifest"
 	"btc/internal/probe"
+	"btc/internal/safefile"
 	"btc/loader/usdt"
 	"btc/targets/kernel"
 )
@@ -90,11 +91,15 @@ func probesInside(target, function string) []string {
 	if !ok {
 		return nil
 	}
-	f, err := elf.Open(path)
+	file, err := safefile.Open(path) // a script names it: it may be a FIFO
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer file.Close()
+	f, err := elf.NewFile(file)
+	if err != nil {
+		return nil
+	}
 	var start, end uint64
 	if err := elffile.EachSymbol(f, func(s *elffile.Symbol) bool {
 		if s.Defined() && s.Size > 0 && string(s.Name()) == function {

@@ -21,7 +21,7 @@ func TestCheaper(t *testing.T) {
 		{"uretprobe:/lib/x86_64-linux-gnu/libc.so.6:write", []string{"tracepoint:syscalls:sys_exit_write"}},
 		{"uprobe:/lib/libc-2.31.so:__libc_open64", []string{"tracepoint:syscalls:sys_enter_openat"}},
 		{"uprobe:libc:unlink", []string{"tracepoint:syscalls:sys_enter_unlink"}}, // the target is x86_64
-		{"uprobe:libc:malloc", nil},
+		{"uprobe:libc:qsort", nil},
 		{"uprobe:libc:clock_gettime", nil},            // the vDSO
 		{"uprobe:/lib/ld-musl-x86_64.so.1:open", nil}, // another call
 		{"uprobe:/opt/libcrypto.so.3:write", nil},
@@ -92,6 +92,13 @@ func TestProbesInside(t *testing.T) {
 	}
 	if have := probesInside(filepath.Join(t.TempDir(), "absent"), "busy"); have != nil {
 		t.Errorf("probes of a file that does not exist: %q", have)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
+		t.Fatalf("mkfifo: %v: %s", err, out)
+	}
+	if have := probesInside(fifo, "busy"); have != nil { // it would wait for a writer
+		t.Errorf("probes of a FIFO: %q", have)
 	}
 	programs := estimate(t, "uprobe:"+file+":busy { @ = count(); }")
 	if len(programs) != 1 || len(programs[0].Cheaper) != 1 || programs[0].Cheaper[0].Probe != "usdt:"+file+":app:work" {
