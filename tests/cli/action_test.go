@@ -96,8 +96,11 @@ func shell(t *testing.T, dir, script string, environ ...string) (string, error) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("skipped: no bash")
+	}
 	c := exec.Command("bash", path)
-	c.Dir, c.Env = dir, append(os.Environ(), environ...)
+	c.Dir, c.Env = dir, append(append(os.Environ(), "no_proxy=*"), environ...)
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -107,10 +110,13 @@ func TestActionCheck(t *testing.T) {
 	btc := "BTC=" + filepath.Join(build(t), "btc")
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"good.bt":    "begin { printf(\"x\\n\"); }\n",
-		"other.bt":   "begin { printf(\"é\"); print(foo); }\n",
-		"missing.bt": "kprobe:no_such_function_ { @ = count(); }\n",
-		"-dash.bt":   "begin { }\n",
+		"good.bt":             "begin { printf(\"x\\n\"); }\n",
+		"other.bt":            "begin { printf(\"é\"); print(foo); }\n",
+		"missing.bt":          "kprobe:no_such_function_ { @ = count(); }\n",
+		"-dash.bt":            "begin { }\n",
+		"::add-mask::x.bt":    "begin { print(foo); }\n",
+		"a\n::add-mask::y.bt": "begin { print(foo); }\n",
+		"zmask.bt":            "begin { foo(\"##[add-mask]z\"); }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -118,6 +124,26 @@ func TestActionCheck(t *testing.T) {
 	}
 	if out, err := shell(t, dir, "check.sh", btc, "SCRIPTS=good.bt -dash.bt"); err != nil || !strings.Contains(out, "good.bt") || !strings.Contains(out, "./-dash.bt") {
 		t.Errorf("%v: %s", err, out)
+	}
+	for _, c := range []struct{ scripts, want string }{{"SCRIPTS=:*.bt zmask.bt", "./::add-mask::x.bt:1"}, {"SCRIPTS=a*.bt", "line break"}} {
+		out, err := shell(t, dir, "check.sh", btc, c.scripts)
+		if err == nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v: %s", c.scripts, err, out)
+		}
+		stopped := ""
+		for line := range strings.Lines(out) {
+			line = strings.TrimSpace(line)
+			if token, ok := strings.CutPrefix(line, "::stop-commands::"); ok && len(token) == 32 {
+				stopped = "::" + token + "::"
+			} else if line == stopped {
+				stopped = ""
+			} else if strings.HasPrefix(line, "::") || stopped == "" && strings.Contains(line, "##[") {
+				t.Errorf("%s: a command: %s", c.scripts, line)
+			}
+		}
+		if stopped != "" {
+			t.Errorf("%s: commands stay stopped: %s", c.scripts, out)
+		}
 	}
 	for _, none := range []string{"SCRIPTS=none-*.bt", "SCRIPTS="} {
 		if out, err := shell(t, dir, "check.sh", btc, none); err == nil || !strings.Contains(out, "no scripts") {
