@@ -38,7 +38,7 @@ func profileCommand() *command {
 	return &command{
 		name: "profile", operands: "[DURATION]", summary: "sample stacks, and draw them as a flame graph (root)", files: []string{"svg", "html", "gz", "folded"},
 		about: "It traces for DURATION, such as 10s, or until the command of -c or the last process of -p ends, or until Ctrl-C, " +
-			"with a script that --script prints. The name of -o selects the form: .svg is a flame graph for a browser, .html a page with the samples over time, as of btc report, .pb.gz a " +
+			"with a script that --script prints. The name of -o selects the form: .svg is a flame graph for a browser, .html a page with the samples over time (up to 200 snapshots of DURATION, which it needs), as of btc report, .pb.gz a " +
 			"profile for go tool pprof and others, .folded a line for each stack; - writes these lines to standard output.",
 		options: p.table(), run: p.run,
 		examples: []example{
@@ -174,6 +174,8 @@ func (p *profiler) check(operands []string) (d time.Duration, err error) {
 	switch {
 	case p.file != "-" && profileForm("", p.file) == "" && !isPage(p.file):
 		return 0, fmt.Errorf("-o: the name %q does not end in .svg, .html, .pb.gz or .folded", p.file)
+	case isPage(p.file) && d == 0: // each column is a snapshot of all stacks
+		return 0, fmt.Errorf("-o %s: a page needs DURATION, such as 10m, of which it has at most 200 snapshots; the tracing may end earlier", p.file)
 	case p.offCPU && v.Wait:
 		return 0, errors.New("--off-cpu cannot --wait: its script has the cgroups that exist when it starts")
 	case p.offCPU && p.rate != defaultRate:
@@ -286,12 +288,10 @@ func isPage(file string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(file, ".gz"), ".zst"), ".html")
 }
 
-// columns returns the interval of the columns of a page: of some hundred in a run of duration d, each with some samples.
+// columns returns the interval of the columns of a page: of at most 200 in a run of duration d, each with some samples.
 func columns(d time.Duration) time.Duration {
-	if d == 0 {
-		return time.Second
-	}
-	return max((d / 200).Round(100*time.Millisecond), 100*time.Millisecond)
+	const step = 100 * time.Millisecond
+	return (d/200 + step - 1).Truncate(step)
 }
 
 // page writes the page of a recording of a run that ended with a status, and returns that of the command.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"btc/internal/manifest"
 	"btc/loader/profiles"
@@ -77,6 +78,7 @@ func TestProfileScripts(t *testing.T) {
 
 func TestProfileErrors(t *testing.T) {
 	for line, want := range map[string]string{
+		"-c true -o x.html":          "a page needs DURATION",
 		"10":                         `"10" is not a duration of at least 1ms, such as 10s`,
 		"1s 2s":                      `unexpected argument "2s"`,
 		"-o x.png":                   `-o: the name "x.png" does not end in .svg, .html, .pb.gz or .folded`,
@@ -189,5 +191,14 @@ func TestWriteComplete(t *testing.T) {
 	}
 	if all, _ := os.ReadDir(dir); len(all) != 2 {
 		t.Errorf("files are left: %v", all)
+	}
+}
+
+// TestColumns checks that a page has a bounded number of snapshots.
+func TestColumns(t *testing.T) {
+	for _, d := range []time.Duration{time.Millisecond, 29900 * time.Millisecond, time.Minute, 24 * time.Hour} {
+		if every := columns(d); every < 100*time.Millisecond || d/every > 200 {
+			t.Errorf("%v: a snapshot every %v", d, every)
+		}
 	}
 }
