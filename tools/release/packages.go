@@ -21,10 +21,10 @@ var programPackages = []struct{ name, section, summary, description string }{
 	{"btc", "devel", "ahead-of-time compiler for bpftrace scripts", `
 btc compiles scripts in the bpftrace language to BPF objects, on any machine.
 The package btrun runs them.`},
-	{"btrun", "utils", "loader for bpftrace scripts that btc compiled, with tools", `
+	{"btrun", "utils", "loader for bpftrace scripts that btc compiled", `
 btrun attaches a compiled script on any Linux since 5.10 and reports as bpftrace
-does. It needs no compiler, headers or script. "btrun --tools" lists the tools
-of this package, and "btrun opensnoop" runs one.`},
+does. It needs no compiler, headers or script. On x86_64 and arm64, it has
+tools: "btrun --tools" lists them, and "btrun opensnoop" runs one.`},
 }
 
 // packages makes the packages of Debian and of RPM distributions.

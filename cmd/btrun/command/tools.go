@@ -59,6 +59,9 @@ func (o *arguments) findTool() error {
 	if near := spell.Nearest(name, toolNames(dirs)); near != "" {
 		hint = "did you mean " + near + "?"
 	}
+	if len(dirs) == 1 && os.Getenv("BTRUN_PATH") != "" {
+		dirs[0] += " (BTRUN_PATH does not apply under sudo or a policy)"
+	}
 	return fmt.Errorf("no tool %s in %s; %s", name, strings.Join(dirs, ", "), hint)
 }
 
