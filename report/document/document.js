@@ -35,4 +35,3 @@ function followTheme(redraw) {
 		redraw();
 	});
 }
-

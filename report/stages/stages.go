@@ -146,7 +146,7 @@ func assembly(text string) []Line {
 	return lines
 }
 
-// Data is what the script of the file reads. A line that several stages have is in it once.
+// data is what the script of the file reads. A line that several stages have is in it once.
 type data struct {
 	File   string      `json:"file"`
 	Source string      `json:"source"`
