@@ -61,15 +61,11 @@ type look struct {
 	took  time.Duration // the same
 }
 
-func startLook(paths []string) *look {
-	l := &look{done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		begun := time.Now()
-		l.found = why.Mapped(paths, nil, l.stop.Load)
-		l.took = time.Since(begun)
-	}()
-	return l
+func (l *look) read(paths []string) {
+	begun := time.Now()
+	l.found = why.Mapped(paths, nil, &l.stop)
+	l.took = time.Since(begun)
+	close(l.done)
 }
 
 // watchFiles notes which files of probes processes have mapped: a process of -c may end before the report. The mappings of
@@ -79,7 +75,7 @@ func (s *session) watchFiles(now time.Time) {
 	if r.look != nil {
 		select {
 		case <-r.look.done:
-			r.looked(now)
+			r.endLook()
 		default:
 			return
 		}
@@ -94,19 +90,21 @@ func (s *session) watchFiles(now time.Time) {
 	paths := s.unmapped()
 	if s.child != nil {
 		program, err := os.Stat(s.child.Path)
-		for _, path := range paths {
-			if file, other := os.Stat(path); err == nil && other == nil && os.SameFile(file, program) {
-				r.found(path)
-			}
-		}
 		if ran, other := os.Stat(fmt.Sprintf("/proc/%d/exe", s.child.PID)); err == nil && other == nil && os.SameFile(ran, program) {
 			r.ran, r.seen = true, r.ran
 		}
-		r.found(why.Mapped(paths, []int{s.child.PID}, func() bool { return false })...)
+		found := why.Mapped(paths, []int{s.child.PID}, new(atomic.Bool))
+		for _, path := range paths {
+			if file, other := os.Stat(path); err == nil && other == nil && os.SameFile(file, program) {
+				found = append(found, path)
+			}
+		}
+		r.found(found)
 		paths = s.unmapped()
 	}
 	if len(paths) > 0 {
-		r.look = startLook(paths)
+		r.look = &look{done: make(chan struct{})}
+		go r.look.read(paths)
 	}
 }
 
@@ -122,34 +120,27 @@ func (s *session) unmapped() (paths []string) {
 }
 
 // found notes files that processes have mapped.
-func (r *reasons) found(paths ...string) {
+func (r *reasons) found(paths []string) {
+	if r.mapped == nil {
+		r.mapped = map[string]bool{}
+	}
 	for _, path := range paths {
-		if r.mapped == nil {
-			r.mapped = map[string]bool{}
-		}
 		r.mapped[path] = true
 	}
 }
 
-// looked takes what a look has found, which is waited for.
-func (r *reasons) looked(now time.Time) {
+// endLook waits for a look, which is stopped if it is in progress.
+func (r *reasons) endLook() {
 	if r.look == nil {
 		return
 	}
+	r.look.stop.Store(true)
 	<-r.look.done
-	r.found(r.look.found...)
-	if next := now.Add(9 * r.look.took); next.After(r.next) {
+	r.found(r.look.found)
+	if next := time.Now().Add(9 * r.look.took); next.After(r.next) {
 		r.next = next
 	}
 	r.look = nil
-}
-
-// endLook ends a look.
-func (r *reasons) endLook() {
-	if r.look != nil {
-		r.look.stop.Store(true)
-		r.looked(time.Now())
-	}
 }
 
 // holdFacts collects the facts about the host before the probes are detached, which changes semaphores.

@@ -16,6 +16,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -195,35 +196,34 @@ func File32(path string) string {
 }
 
 // Mapped returns which of the files processes have mapped: the given ones, nil for all but this one. It reads the mappings
-// of each process once, until all files are found or stop returns true.
-func Mapped(paths []string, pids []int, stop func() bool) (found []string) {
-	left, files := 0, map[uint64][]*file{} // by inode
+// of each process once, until all files are found or stop is set.
+func Mapped(paths []string, pids []int, stop *atomic.Bool) (found []string) {
+	var files []*file
 	for _, path := range paths {
 		if f := fileOf(path); f != nil && f.foreign == "" {
 			f.of = path
-			files[f.st.Ino] = append(files[f.st.Ino], f)
-			left++
+			files = append(files, f)
 		}
 	}
-	if pids == nil && left > 0 {
-		self := os.Getpid()
-		pids = slices.DeleteFunc(processes(), func(pid int) bool { return pid == self })
+	if pids == nil {
+		pids = processes()
 	}
+	self := os.Getpid()
 	for _, pid := range pids {
-		if left == 0 || stop() {
+		if len(found) == len(files) || stop.Load() {
 			break
 		}
-		eachMapping(pid, func(m *mapped) bool {
-			of := files[m.inode]
-			for i, f := range of {
-				if f.is(m) {
+		if pid == self {
+			continue
+		}
+		eachMapping(pid, func(m mapped) bool {
+			for _, f := range files {
+				if f.of != "" && f.is(m) {
 					found = append(found, f.of)
-					files[m.inode] = slices.Delete(of, i, i+1)
-					left--
-					break // the others of this inode: at the next mapping
+					f.of = ""
 				}
 			}
-			return left > 0
+			return len(found) < len(files)
 		})
 	}
 	return found
@@ -231,7 +231,7 @@ func Mapped(paths []string, pids []int, stop func() bool) (found []string) {
 
 // file is the file of an attach point.
 type file struct {
-	of, path string // as given, and without symbolic links
+	of, path string // as given, "" once Mapped has found it, and without symbolic links
 	st       unix.Stat_t
 	foreign  string // its architecture, if this machine does not run it
 }
@@ -260,20 +260,20 @@ func fileOf(path string) *file {
 }
 
 // is reports whether the file is that of a mapping.
-func (f *file) is(m *mapped) bool {
-	return m.inode == f.st.Ino && (m.path == f.path || sameDevice(m.device, &f.st))
+func (f *file) is(m mapped) bool {
+	return m.inode == f.st.Ino && (m.path == f.path || sameDevice(m.fields[3], &f.st))
 }
 
 // mapped is a line of /proc/PID/maps with a file.
 type mapped struct {
-	device  string
+	fields  []string // address, permissions, offset, device and inode
 	inode   uint64
 	path    string
 	deleted bool
 }
 
 // eachMapping calls f for the mappings of a process until it returns false.
-func eachMapping(pid int, f func(m *mapped) bool) {
+func eachMapping(pid int, f func(m mapped) bool) {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return
@@ -291,9 +291,9 @@ func eachMapping(pid int, f func(m *mapped) bool) {
 		if len(fields) < 5 {
 			continue
 		}
-		m := mapped{device: fields[3]}
+		m := mapped{fields: fields}
 		m.inode, _ = strconv.ParseUint(fields[4], 10, 64)
-		if m.path, m.deleted = strings.CutSuffix(line[at:], " (deleted)"); !f(&m) {
+		if m.path, m.deleted = strings.CutSuffix(line[at:], " (deleted)"); !f(m) {
 			return
 		}
 	}
@@ -325,7 +325,7 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		switch m := mappingOf(pid, f); {
 		case m.same:
 			users++
-			switch value, ok := semaphore(pid, f.path, s.Semaphore, &f.st); {
+			switch value, ok := semaphore(pid, f, s.Semaphore); {
 			case ok && value == 0 && off.PID == 0:
 				off = Fact{Row: Semaphore, Name: s.Path, PID: pid}
 			case ok && value != 0:
@@ -386,7 +386,7 @@ type mapping struct {
 
 func mappingOf(pid int, f *file) (out mapping) {
 	base := "/" + filepath.Base(f.path)
-	eachMapping(pid, func(m *mapped) bool {
+	eachMapping(pid, func(m mapped) bool {
 		switch {
 		case f.is(m):
 			out.same = true
@@ -402,38 +402,32 @@ func mappingOf(pid int, f *file) (out mapping) {
 }
 
 // semaphore returns the semaphore of a probe in a process; false if it cannot be read.
-func semaphore(pid int, path string, offset uint64, st *unix.Stat_t) (value uint16, ok bool) {
+func semaphore(pid int, f *file, offset uint64) (value uint16, ok bool) {
 	if offset == 0 {
 		return 0, false
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return 0, false
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 6 || len(fields[1]) < 2 || fields[1][1] != 'w' || fields[4] != strconv.FormatUint(st.Ino, 10) || fields[5] != path && !sameDevice(fields[3], st) {
-			continue
+	eachMapping(pid, func(m mapped) bool {
+		if len(m.fields[1]) < 2 || m.fields[1][1] != 'w' || !f.is(m) {
+			return true
 		}
-		from, to, _ := strings.Cut(fields[0], "-")
+		from, to, _ := strings.Cut(m.fields[0], "-")
 		start, _ := strconv.ParseUint(from, 16, 64)
 		end, _ := strconv.ParseUint(to, 16, 64)
-		at, _ := strconv.ParseUint(fields[2], 16, 64)
+		at, _ := strconv.ParseUint(m.fields[2], 16, 64)
 		if offset < at || offset-at+2 > end-start {
-			continue
+			return true
 		}
 		mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 		if err != nil {
-			return 0, false
+			return false
 		}
 		defer mem.Close()
 		var b [2]byte
 		_, err = mem.ReadAt(b[:], int64(start+offset-at))
-		return binary.NativeEndian.Uint16(b[:]), err == nil
-	}
-	return 0, false
+		value, ok = binary.NativeEndian.Uint16(b[:]), err == nil
+		return false
+	})
+	return value, ok
 }
 
 // sameDevice compares a device of /proc/PID/maps. File systems such as btrfs and overlayfs have other numbers there.

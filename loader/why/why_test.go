@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,26 +228,19 @@ func TestFiles(t *testing.T) {
 	if got := facts(filepath.Join(dir, "b", "other"), c.Process.Pid); got != NotInProcess {
 		t.Errorf("another file: %s", got)
 	}
-	looks := 0
+	none := filepath.Join(dir, "none")
 	for _, x := range []struct {
 		paths []string
-		pids  []int
-		most  int // processes to look at
-		want  int // looks
+		stop  bool
 		found string
-	}{
-		{[]string{copied, path, filepath.Join(dir, "none")}, []int{c.Process.Pid, os.Getpid()}, 9, 2, path},
-		{[]string{path}, []int{c.Process.Pid, os.Getpid()}, 9, 1, path},
-		{[]string{copied, path}, []int{os.Getpid(), c.Process.Pid}, 1, 2, ""},
-		{[]string{filepath.Join(dir, "none")}, nil, 9, 0, ""},
-	} {
-		looks = 0
-		got := strings.Join(Mapped(x.paths, x.pids, func() bool { looks++; return looks > x.most }), " ")
-		if got != x.found || looks != x.want {
-			t.Errorf("Mapped(%q, %d): %q after %d looks, want %q after %d", x.paths, x.pids, got, looks, x.found, x.want)
+	}{{[]string{copied, path, none}, false, path}, {[]string{path}, true, ""}, {[]string{none, copied}, false, ""}} {
+		var stop atomic.Bool
+		stop.Store(x.stop)
+		if got := strings.Join(Mapped(x.paths, []int{c.Process.Pid, os.Getpid()}, &stop), " "); got != x.found {
+			t.Errorf("Mapped(%q), stopped %t: %q, want %q", x.paths, x.stop, got, x.found)
 		}
 	}
-	if got := Mapped([]string{path}, nil, func() bool { return false }); len(got) != 1 {
+	if got := Mapped([]string{path}, nil, new(atomic.Bool)); len(got) != 1 {
 		t.Errorf("mapped by a process of the host: %q", got)
 	}
 	write(path)
