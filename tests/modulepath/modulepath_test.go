@@ -46,7 +46,7 @@ func main() {
 	for e := range s.Events() {
 		switch x := s.Event(e).(type) {
 		case *ReadsPrintf1:
-			fmt.Println(x.Arg1, x.Arg2)
+			fmt.Println(x.Getopt, x.Arg2)
 		}
 	}
 	calls, err := s.Calls()

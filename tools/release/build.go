@@ -259,7 +259,7 @@ func (r *release) manual() error {
 }
 
 // toolArches are the architectures that the objects of the tools run on: those that btc compiles for by default (arch.Defaults),
-// of which one object is for all. riscv64 is not among them.
+// of which one object is for all; others are not among them.
 var toolArches = []string{"amd64", "arm64"}
 
 // compileTools compiles the tools, which are the examples that have a page in docs/tools, and writes their index.
