@@ -60,7 +60,7 @@ var Causes = []Cause{
 	{NotInCommand, false, "the command of -c runs, and has not mapped the file", "{probe} {fires}: the program of -c ({other}) has not mapped {name}; probe a file that it maps (/proc/PID/maps)"},
 	{Unmapped, false, "no process maps the file", "{probe} {fires}: no process has mapped {name} now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
 	{Compat, false, "the process of -p or the command of -c is a 32-bit program", "{probe} {fires}: {name} is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
-	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that {filter} rejects; check what it selects, or run without it"},
+	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that does not pass {filter}; check what it selects, or run without it"},
 	{OtherPID, false, "pid is compared with a process ID of another PID namespace", "predicate {test} was false {n}: pid {name} is of another PID namespace; for btrun the process is {pid}"},
 	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: no process of the PID namespace of btrun has the ID {name} now"},
 	{CompatName, false, "comm is compared with the name of a process that is a 32-bit program", "predicate {test} was false {n}: process {pid} of this name is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},

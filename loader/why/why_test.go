@@ -91,7 +91,7 @@ func TestCauses(t *testing.T) {
 		Unmapped:            {[]*Clause{silent(of(Unmapped))}, "kprobe:f never fired: no process has mapped /lib/x.so now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
 		Compat:              {[]*Clause{silent(of(Compat))}, "kprobe:f never fired: /lib/x.so is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
 		OtherSymbols:        {[]*Clause{silent(of(OtherSymbols))}, "kprobe:f never fired: the kernel also has /lib/x.so, which its callers may call; probe that as well"},
-		"filtered":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Reached: 812, Filter: "--cgroup"}}, "kprobe:f fired 812 times, each time in a process that --cgroup rejects; check what it selects, or run without it"},
+		"filtered":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Reached: 812, Filter: "--cgroup"}}, "kprobe:f fired 812 times, each time in a process that does not pass --cgroup; check what it selects, or run without it"},
 		OtherPID:            {[]*Clause{tested(other)}, "predicate pid == 4242 was false 812 times: pid 4242 is of another PID namespace; for btrun the process is 71022"},
 		NoProcess:           {[]*Clause{tested(none)}, "predicate pid == 4242 was false 812 times: no process of the PID namespace of btrun has the ID 4242 now"},
 		"comm-too-long":     {[]*Clause{tested(Test{Left: "comm", Op: "==", Right: `"a-very-long-name"`, Builtin: "comm", Kind: "string", Size: 16, Literal: "a-very-long-name"})}, `predicate comm == "a-very-long-name" was false 812 times: comm has at most 15 bytes; compare with "a-very-long-nam"`},
