@@ -118,7 +118,7 @@ const (
 
 // entersPrograms are functions that the kernel calls to enter a BPF program from a trampoline: a program there would enter itself
 // without end. Kernels refuse them (btf_id_deny of kernel/bpf/verifier.c, 5.14), __rcu_read_lock and __rcu_read_unlock only
-// since 6.4: Linux 6.1 loads and attaches such a program, and hangs.
+// since 6.4: before, such a program was accepted.
 var entersPrograms = []string{"__rcu_read_lock", "__rcu_read_unlock", "migrate_disable", "migrate_enable", "preempt_count_add", "preempt_count_sub", "rcu_read_unlock_strict"}
 
 // Trampoline returns why no kernel can, or may, enter a function with fentry or fexit, or "".
