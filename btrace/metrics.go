@@ -107,17 +107,23 @@ func (m *Metrics) Describe() []Metric {
 // Read reads the session, while programs run or after it has ended, but not after Close. The maps are not all read at
 // the same instant. The error of a map is in its Metric.
 func (m *Metrics) Read() ([]Metric, error) {
+	var all []Metric
+	err := m.locked(func(r run.MapReader, running bool) { all = m.read(r, running) })
+	return all, err
+}
+
+// locked calls f with the maps of the session, which it keeps from being closed.
+func (m *Metrics) locked(f func(r run.MapReader, running bool)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.session
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.state == closed {
-		return nil, ErrClosed
+		return ErrClosed
 	}
-	var all []Metric
-	s.run.Read(func(r run.MapReader) { all = m.read(r, s.running()) })
-	return all, nil
+	s.run.Read(func(r run.MapReader) { f(r, s.running()) })
+	return nil
 }
 
 // read reads the maps of an object.
@@ -162,15 +168,7 @@ func (m *Metrics) Write(w io.Writer, format string) error {
 
 // document returns all metrics as text.
 func (m *Metrics) document(open bool) (document []byte, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.session
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.state == closed {
-		return nil, ErrClosed
-	}
-	s.run.Read(func(r run.MapReader) {
+	closed := m.locked(func(r run.MapReader, running bool) {
 		m.follow(r)
 		var maps []*output.Map
 		for _, x := range r.Maps() {
@@ -185,8 +183,11 @@ func (m *Metrics) document(open bool) (document []byte, err error) {
 			for _, x := range maps {
 				show(x)
 			}
-		}, s.running())
+		}, running)
 	})
+	if closed != nil {
+		return nil, closed
+	}
 	return document, err
 }
 

@@ -90,7 +90,7 @@ type Stack struct {
 	PID    uint32 // process of a user stack
 }
 
-// String returns the texts of the frames, one per line.
+// String returns the frames as btrun prints them, one per line.
 func (s Stack) String() string {
 	var b strings.Builder
 	for i, f := range s.Frames {

@@ -151,26 +151,25 @@ func (s *session) holdFacts() {
 	s.watchFiles(time.Now())
 	s.reasons.endLook() // the facts are of all processes
 	s.reasons.host = map[*manifest.Program]hostFacts{}
+	fired := s.fired()
 	s.eachPlan(func(p *resolve.Plan) {
-		if counts := s.firedOf(p.Prog.Clause); counts == 0 {
+		if !fired[p.Prog.Clause] {
 			facts, ruled := why.Facts(s.siteOf(p))
 			s.reasons.host[p.Prog] = hostFacts{facts, ruled}
 		}
 	})
 }
 
-// firedOf returns how often a clause has fired, as far as that is counted.
-func (s *session) firedOf(clause int) (n uint64) {
-	counts, err := s.loaded.Cover.Counts()
-	if err != nil {
-		return 0
-	}
+// fired returns the clauses that have fired, as far as that is counted.
+func (s *session) fired() map[int]bool {
+	all := map[int]bool{}
+	counts, _ := s.loaded.Cover.Counts() // without them the facts of every clause are collected
 	for x, words := range counts {
-		if x.Clause == clause && (x.Kind == rewrite.Fired || x.Kind == rewrite.Reached) {
-			n += words[0]
+		if (x.Kind == rewrite.Fired || x.Kind == rewrite.Reached) && words[0] > 0 {
+			all[x.Clause] = true
 		}
 	}
-	return n
+	return all
 }
 
 // eachPlan calls f for the plan of each program.

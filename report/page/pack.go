@@ -156,7 +156,7 @@ func (p *packer) fields(m *Map) map[string]any {
 	return f
 }
 
-// numbers returns the reference to an array of numbers; the array itself if JavaScript cannot represent one of them.
+// numbers packs an array of numbers and returns its position in the packed data; the array itself if JavaScript cannot represent one of them.
 func (p *packer) numbers(all []Number) any {
 	if all == nil {
 		return nil
@@ -171,7 +171,7 @@ func (p *packer) numbers(all []Number) any {
 	return p.ints(ints)
 }
 
-// ints returns the reference to an array of integers, of which each is at most exact.
+// ints packs an array of integers, each at most exact, and returns its position in the packed data.
 func (p *packer) ints(all []int) any {
 	if all == nil {
 		return nil
@@ -214,7 +214,7 @@ func (p *packer) ints(all []int) any {
 	return ref
 }
 
-// strings returns the reference to an array of strings.
+// strings packs an array of strings and returns its position in the packed data; the array itself if a string cannot be packed.
 func (p *packer) strings(all []string) any {
 	if len(all) == 0 || slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, "\x00") || !utf8.ValidString(s) }) {
 		return all

@@ -97,7 +97,7 @@ func shell(t *testing.T, dir, script string, environ ...string) (string, error) 
 		t.Fatal(err)
 	}
 	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("skipped: no bash")
+		t.Skip("skipped: no bash, which runs the scripts of the action")
 	}
 	c := exec.Command("bash", path)
 	c.Dir, c.Env = dir, append(append(os.Environ(), "no_proxy=*"), environ...)
@@ -215,7 +215,7 @@ func TestActionCheck(t *testing.T) {
 // TestActionDownload checks what the action downloads: a release with the right checksum, else nothing, and btc is built.
 func TestActionDownload(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("skipped: no curl")
+		t.Skip("skipped: no curl, with which the action downloads")
 	}
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("skipped: releases have no btc for " + runtime.GOARCH)

@@ -113,13 +113,14 @@ interval:ms:10 {
 	}
 }
 
-// TestPositionalParameters checks that parameters without defaults have a New function, too.
-func TestPositionalParameters(t *testing.T) {
+// generated returns the Go source of a script without its object.
+func generated(t *testing.T, script string) string {
+	t.Helper()
 	target, err := kernel.Default("amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: "begin { @ = $1; }", Target: target, Compiler: "test"})
+	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: script, Target: target, Compiler: "test"})
 	if out == nil {
 		t.Fatal(diags)
 	}
@@ -128,30 +129,22 @@ func TestPositionalParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", Script: "x.bt"})
-	if err != nil || !strings.Contains(string(got), "func NewXParams() XParams {") {
-		t.Errorf("%v: %s", err, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+// TestPositionalParameters checks that parameters without defaults have a New function, too.
+func TestPositionalParameters(t *testing.T) {
+	if got := generated(t, "begin { @ = $1; }"); !strings.Contains(got, "func NewXParams() XParams {") {
+		t.Error(got)
 	}
 }
 
 // TestWithoutParameters checks that a script without parameters has no type for them.
 func TestWithoutParameters(t *testing.T) {
-	target, err := kernel.Default("amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, diags := compile.Compile(compile.Input{Name: "x.bt", Text: "begin { @ = 1; }", Target: target, Compiler: "test"})
-	if out == nil {
-		t.Fatal(diags)
-	}
-	m, err := manifest.Parse(out.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Source(m, Options{Package: "x", Library: "example.com/btrace", Name: "X", Object: "x.o", Script: "x.bt"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(got)
+	text := generated(t, "begin { @ = 1; }")
 	if !strings.Contains(text, "func LoadX(o btrace.Options) (*X, error) {") || strings.Contains(text, "Params") || strings.Contains(text, `"fmt"`) ||
 		strings.Contains(text, "switch") {
 		t.Errorf("%s", text)

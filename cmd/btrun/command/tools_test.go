@@ -18,7 +18,7 @@ func TestFindTool(t *testing.T) {
 	}
 	base, err := os.MkdirTemp("/run", "btc-tools")
 	if err != nil {
-		t.Skip("skipped: ", err)
+		t.Skip("skipped: needs a directory that only root can change: ", err)
 	}
 	defer os.RemoveAll(base)
 	defer func(before string) { packagedTools = before }(packagedTools)
