@@ -19,8 +19,9 @@ import (
 type call struct {
 	names []string // of the values, "" for one without a name
 	// The indices of values that say where the event was, and which took how long; -1: none.
-	pid, tid, cpu, comm, took int
-	unit                      time.Duration // of took
+	pid, tid, cpu, comm, took, clock int
+	unit                             time.Duration // of took
+	tick                             time.Duration // of clock, a reading of a clock
 }
 
 // callsOf returns the calls of an object's script that report values, by their positions. A script that does not parse, as
@@ -123,7 +124,7 @@ func (v variables) value(x ast.Expr) ast.Expr {
 
 // call returns what values say.
 func (v variables) call(values []ast.Expr) *call {
-	c := &call{pid: -1, tid: -1, cpu: -1, comm: -1, took: -1}
+	c := &call{pid: -1, tid: -1, cpu: -1, comm: -1, took: -1, clock: -1}
 	for i, x := range values {
 		c.names = append(c.names, nameOf(x))
 		if b, ok := v.value(x).(*ast.Ident); ok {
@@ -140,6 +141,9 @@ func (v variables) call(values []ast.Expr) *call {
 		}
 		if unit := v.duration(x); unit > 0 && c.took < 0 {
 			c.took, c.unit = i, unit
+		}
+		if tick := v.clock(x); tick > 0 && c.clock < 0 {
+			c.clock, c.tick = i, tick
 		}
 	}
 	return c

@@ -3,10 +3,12 @@
 package replay
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +56,8 @@ type pageSink struct {
 	plain  format.Env
 	calls  map[diag.Position]*call
 	fields map[*manifest.Map][]keyPart
-	first  *output.Run // the object that the run began with
+	stacks map[diag.Position]string // names of the maps of stacks that calls printed
+	first  *output.Run              // the object that the run began with
 	end    time.Time
 	piece  []byte
 	losses map[string]uint64
@@ -95,7 +98,7 @@ func (s *pageSink) begin(r *output.Run) {
 	s.Run = r
 	s.plain = *r.Env
 	s.plain.Escape, s.plain.Trailer = false, ""
-	s.calls, s.fields = callsOf(r.Manifest), map[*manifest.Map][]keyPart{}
+	s.calls, s.fields, s.stacks = callsOf(r.Manifest), map[*manifest.Map][]keyPart{}, map[diag.Position]string{}
 	r.Message = func(text string) { s.message(text, false, 0) }
 	r.MessageNow = r.Message
 	d := &s.b.Data
@@ -240,15 +243,119 @@ func (s *pageSink) Pinned(path string) { s.message("pinned to "+path, false, 0) 
 // event notes what a call printed.
 func (s *pageSink) event(e *format.Event, text []byte) {
 	took := int64(-1)
-	if c := s.calls[diag.Position{Line: e.Pos.Line, Col: e.Pos.Col}]; c != nil {
-		if all := values(e); len(c.names) == len(all) {
-			if d := c.duration(all); d >= 0 {
-				took = int64(d)
+	at := diag.Position{Line: e.Pos.Line, Col: e.Pos.Col}
+	c, all := s.calls[at], values(e)
+	if c != nil && len(c.names) != len(all) {
+		c = nil
+	}
+	if d := c.duration(all); d >= 0 {
+		took = int64(d)
+	}
+	var clock page.Clock
+	if slices.ContainsFunc(all, func(v format.Value) bool { return isStack(v.Layout) }) {
+		if c != nil && c.clock >= 0 {
+			if n, ok := whole(all[c.clock]); ok && n <= math.MaxInt64/uint64(c.tick) {
+				clock = page.Clock{Name: fmt.Sprintf("%s\x00%d:%d", s.Host, at.Line, at.Col), NS: n * uint64(c.tick)}
+			}
+		}
+		s.sample(e, c, all, clock, took)
+		text = foldStacks(text)
+	}
+	s.b.PrintAt(s.since(), clock, page.Call{Kind: e.Kind, Line: e.Pos.Line}, s.Host, string(text), took)
+}
+
+// whole returns the value of an integer.
+func whole(v format.Value) (uint64, bool) {
+	if v.Var || v.Layout.Kind != "int" || len(v.Bytes) < v.Layout.Size {
+		return 0, false
+	}
+	return format.Uint(v.Layout, v.Bytes), true
+}
+
+// sample notes the stacks that a call printed, below the process that it names, with what took how long as their value.
+func (s *pageSink) sample(e *format.Event, c *call, all []format.Value, clock page.Clock, took int64) {
+	at := diag.Position{Line: e.Pos.Line, Col: e.Pos.Col}
+	name, ok := s.stacks[at]
+	if !ok {
+		name = "stacks of " + e.Kind + "()"
+		if probes := output.ProbesAt(s.Manifest, e.Pos); len(probes) > 0 {
+			name = "stacks of " + shortened(strings.Join(probes, ", "))
+		}
+		for _, other := range s.stacks {
+			if other == name {
+				name = fmt.Sprintf("%s, %d:%d", name, at.Line, at.Col)
+				break
+			}
+		}
+		s.stacks[at] = name
+	}
+	label := -1
+	if c != nil {
+		if label = c.comm; label < 0 {
+			label = c.pid
+		}
+	}
+	merged := s.b.Data.Merged
+	m := s.b.Map(name, func() page.MapBuilder {
+		b := page.MapBuilder{}
+		b.Name, b.Shape, b.Line = profile.Printable(name), "count", e.Pos.Line
+		if c != nil && c.took >= 0 {
+			b.Shape, b.Unit = "sum", "ns"
+		}
+		if merged {
+			b.Names, b.Host = append(b.Names, "host"), true
+		}
+		if label >= 0 {
+			b.Names = append(b.Names, c.names[label])
+		}
+		return b
+	})
+	x := page.Element{A: 1, Path: []int{}}
+	if m.Shape == "sum" {
+		x.A = uint64(max(took, 0))
+	}
+	if merged {
+		x.Parts = append(x.Parts, s.Host)
+	}
+	if label >= 0 {
+		x.Parts = append(x.Parts, string(s.plain.Append(nil, all[label])))
+	}
+	for _, text := range x.Parts {
+		x.Path = append(x.Path, s.b.Frame(text, "l"))
+	}
+	for _, kind := range []string{"ustack", "kstack"} {
+		for _, v := range all {
+			if v.Layout.Kind == kind && len(v.Bytes) >= v.Layout.Size {
+				s.stack(&x, v)
 			}
 		}
 	}
-	host := s.Host
-	s.b.Print(s.since(), page.Call{Kind: e.Kind, Line: e.Pos.Line}, host, string(text), took)
+	m.Sample(s.since(), clock, &x)
+}
+
+// foldStacks puts a text with stacks, which have a line for each frame, into one line.
+func foldStacks(text []byte) []byte {
+	var out []byte
+	frame := false // the line before is a frame
+	for line := range bytes.Lines(text) {
+		words := bytes.TrimSpace(line)
+		if len(words) == 0 {
+			continue
+		}
+		is := line[0] == ' ' || line[0] == '\t'
+		switch {
+		case len(out) == 0:
+		case is && frame:
+			out = append(out, " ← "...)
+		default:
+			out = append(out, ' ')
+		}
+		out, frame = append(out, words...), is
+	}
+	if bytes.HasSuffix(text, []byte{'\n'}) {
+		out = append(out, '\n')
+	}
+	return out
 }
 
 func (s *pageSink) Printf(e *format.Event, f *format.Format) {
@@ -509,6 +616,12 @@ func (s *pageSink) finish() {
 	}
 	for i := range d.Script.Clauses {
 		c := &d.Script.Clauses[i]
+		for at, name := range s.stacks {
+			if at.Line >= c.Line && at.Line <= c.End {
+				c.Maps = append(c.Maps, profile.Printable(name))
+			}
+		}
+		slices.Sort(c.Maps)
 		if d.Events == nil {
 			break
 		}

@@ -5,6 +5,7 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,62 @@ func TestPageClauses(t *testing.T) {
 	for _, m := range d.Maps {
 		if !all[m.Name] && strings.Contains(d.Script.Source, m.Name) {
 			t.Errorf("no clause changes %s: %+v", m.Name, d.Script.Clauses)
+		}
+	}
+}
+
+// TestPageStacks checks the stacks that a script prints: each is at the time that the script printed, or at which it was read, below
+// its process, with its duration if it has one; and it is one line.
+func TestPageStacks(t *testing.T) {
+	const stack = `{"id": 5, "pid": 7, "frames": [0, 1]}], "frames": [{"sym": "read", "address": 1}, {"sym": "main", "address": 2}]}`
+	event := func(at string, args string) string {
+		return `{"type": "printf", "time": "2026-11-28T09:00:` + at + `Z", "line": 1, "col": 9, "probes": [], "event": 0, "data": "", "args": [` + args + stack + "\n"
+	}
+	recording := func(body, format, fields string, events ...string) string {
+		head := strings.NewReplacer(`"source":"begin { }"`, `"source":`+strconv.Quote("begin { "+body+" }"), `"format":"%s %d\n"`, `"format":`+strconv.Quote(format),
+			`"fields":[{"off":8,"layout":{"kind":"string","size":16}},{"off":24,"layout":{"kind":"int","size":4}}],"size":32,"pos":{"line":1,"col":1}`, `"fields":[`+fields+`],"size":64,"pos":{"line":1,"col":9}`,
+			`"maps":[`, `"maps":[{"name":"ustack_8","symbol":"ustack_8_fba00f","shape":"stack","type":"hash","key_size":8,"value_size":64,"max_entries":4096,"value_off":0,"present":-1,"gens":1,"depth":8,"user":true,"pos":{"line":0,"col":0}},`,
+			`"programs":[]`, `"programs":[{"name":"p","section":"s","kind":"begin","prog_type":"raw_tp","clause":0,"attach":{"text":"begin"},"pos":{"line":1,"col":1}}]`).Replace(strings.SplitAfter(small, "\n")[0])
+		return head + strings.Join(events, "")
+	}
+	const layout = `{"off":8,"layout":{"kind":"string","size":16}},{"off":24,"layout":{"kind":"int","size":8}},{"off":32,"layout":{"kind":"ustack","size":16,"stack":"ustack_8","depth":8,"mode":"bpftrace"}}`
+	for _, tc := range []struct{ name, body, format, want string }{
+		// The second event was read late, in the order in which btrun got it.
+		{"clock", `printf("%s %llu %s", comm, nsecs, ustack);`, "%s %llu %s", `count  [0 0] [1000000 500000] true [1000000 500000]`},
+		{"read", `printf("%s %llu %s", comm, rand, ustack);`, "%s %llu %s", `count  [0 0] [1000000 1000000] false [1000000 1000000]`},
+		{"duration", `printf("%s %llu %s", comm, nsecs - @a, ustack);`, "%s %llu %s", `sum ns [0 0] [1000000 1000000] false [1000000 1000000] 3000000000 3500000000`},
+	} {
+		d, _, err := Page("x.jsonl", strings.NewReader(recording(tc.body, tc.format, layout, event("01", `"sh", 3000000000, `), event("02", `"sh", 3500000000, `))), Options{})
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		var names []string
+		for _, m := range d.Maps {
+			names = append(names, m.Name)
+			if !m.Events {
+				continue
+			}
+			s := m.Samples
+			got := fmt.Sprint(m.Shape, " ", m.Unit, " ", s.Row, " ", s.T, " ", s.Clock, " ", d.Events.T)
+			for _, n := range s.A {
+				got += fmt.Sprint(" ", n.Value)
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.name, got, tc.want)
+			}
+			path := ""
+			for _, f := range m.Tree.Frame {
+				path += d.Frames[f].Kind + ":" + d.Frames[f].Name + " "
+			}
+			if path != "l:sh u:main u:read " || m.Keys[0].Name != "comm" {
+				t.Errorf("%s: the stack is %s", tc.name, path)
+			}
+		}
+		if text := d.Events.Texts[0]; !strings.HasPrefix(text, "sh 3000000000 ") || !strings.Contains(text, "read+0 ← main+0") || len(d.Events.T) != 2 {
+			t.Errorf("%s: the lines are %q", tc.name, d.Events.Texts)
+		}
+		if c := d.Script.Clauses[0]; len(c.Maps) != 1 || c.Maps[0] != "stacks of begin" {
+			t.Errorf("%s: the clause makes %v of %v", tc.name, c.Maps, names)
 		}
 	}
 }

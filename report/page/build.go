@@ -26,13 +26,22 @@ type Builder struct {
 	frames  map[Frame]int
 	events  map[string]int // texts
 	hosts   map[string]int // of the events, as recordings name them
-	last    int            // time of the last event
+	times   []moment       // of the lines
+	clocks  map[string]float64
 	partial map[string]*partial
+}
+
+// moment is when something was printed: when it was read, in milliseconds, and, with clock, in nanoseconds of a clock that the
+// script read.
+type moment struct {
+	at    float64
+	clock string
+	ns    uint64
 }
 
 // NewBuilder returns a builder.
 func NewBuilder() *Builder {
-	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, hosts: map[string]int{}, partial: map[string]*partial{}}
+	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, hosts: map[string]int{}, clocks: map[string]float64{}, partial: map[string]*partial{}}
 }
 
 // Frame returns the index of a frame.
@@ -114,6 +123,15 @@ type MapBuilder struct {
 	step    int // number of intervals that a column has
 	cells   int
 	key     []byte
+	samples []sample
+}
+
+// sample is a stack that the script printed.
+type sample struct {
+	moment
+	t   int // in microseconds
+	row int32
+	a   uint64
 }
 
 // row returns the number of the row of an element.
@@ -252,6 +270,59 @@ func (m *MapBuilder) join(a, b column) column {
 	return column{b.end, out}
 }
 
+// Clock is a reading of a clock in nanoseconds, and what tells the clock from others; the zero value is none.
+type Clock struct {
+	Name string
+	NS   uint64
+}
+
+// moment notes that something was read at a time, which is later than a clock that the script read for it: by little, for one of all.
+func (b *Builder) moment(at float64, c Clock) moment {
+	if c.Name != "" {
+		if d, ok := b.clocks[c.Name]; !ok || at-float64(c.NS)/1e6 < d {
+			b.clocks[c.Name] = at - float64(c.NS)/1e6
+		}
+	}
+	return moment{at, c.Name, c.NS}
+}
+
+// micros returns a time in microseconds.
+func (b *Builder) micros(m moment) int {
+	if m.clock != "" {
+		return int(math.Round((float64(m.ns)/1e6 + b.clocks[m.clock]) * 1000))
+	}
+	return int(m.at * 1000)
+}
+
+// Sample notes a stack that the script printed.
+func (m *MapBuilder) Sample(at float64, c Clock, e *Element) {
+	if m.Samples == nil {
+		m.Events, m.Samples = true, &Samples{Clock: true}
+	}
+	if len(m.samples) == maxLines || len(m.parts) == maxRows {
+		m.Samples.Omitted++
+		return
+	}
+	m.Samples.Clock = m.Samples.Clock && c.Name != ""
+	m.samples = append(m.samples, sample{moment: m.page.moment(at, c), row: m.row(e), a: e.A})
+}
+
+// finishSamples writes the samples in order of time.
+func (m *MapBuilder) finishSamples() {
+	for i := range m.samples {
+		m.samples[i].t = m.page.micros(m.samples[i].moment)
+	}
+	slices.SortStableFunc(m.samples, func(a, b sample) int { return a.t - b.t })
+	s, last := m.Samples, 0
+	for _, x := range m.samples {
+		s.T, s.Row = append(s.T, x.t-last), append(s.Row, int(x.row))
+		if last = x.t; m.Shape != "count" {
+			s.A = append(s.A, Number{Value: x.a})
+		}
+	}
+	m.Cells = len(m.samples)
+}
+
 // Point is the value of an interval of a time series.
 type Point struct {
 	End   float64
@@ -329,6 +400,9 @@ func (m *MapBuilder) finish() *Map {
 		m.Joined = m.step
 	}
 	m.encode(number)
+	if m.Samples != nil {
+		m.finishSamples()
+	}
 	if slices.ContainsFunc(m.paths, func(p []int) bool { return p != nil }) {
 		m.tree(keep)
 		m.countCuts()
@@ -484,22 +558,28 @@ func (m *MapBuilder) tree(keep []int32) {
 // countCuts counts the stacks that are not whole, by their values.
 func (m *MapBuilder) countCuts() {
 	c := &CutStacks{}
+	add := func(row int32, n uint64) {
+		c.Of.Value += n
+		switch m.cuts[row] {
+		case CutDepth:
+			c.Depth.Value += n
+		case CutUnwind:
+			c.Unwind.Value += n
+		case CutLost:
+			c.Lost.Value += n
+		}
+	}
 	for _, col := range m.columns {
 		for _, x := range col.cells {
-			n := x.a
 			if m.Counted {
-				n = x.n
-			}
-			c.Of.Value += n
-			switch m.cuts[x.row] {
-			case CutDepth:
-				c.Depth.Value += n
-			case CutUnwind:
-				c.Unwind.Value += n
-			case CutLost:
-				c.Lost.Value += n
+				add(x.row, x.n)
+			} else {
+				add(x.row, x.a)
 			}
 		}
+	}
+	for _, x := range m.samples {
+		add(x.row, 1)
 	}
 	if c.Depth.Value+c.Unwind.Value+c.Lost.Value > 0 && !m.Level && !m.Signed {
 		m.Cut = c
@@ -508,7 +588,7 @@ func (m *MapBuilder) countCuts() {
 
 // partial is a line that has no end yet.
 type partial struct {
-	at   float64
+	at   moment
 	call int
 	took int64
 	text string
@@ -516,6 +596,12 @@ type partial struct {
 
 // Print notes what a call of the script printed at a time; took is a duration in nanoseconds, or -1.
 func (b *Builder) Print(at float64, c Call, host, text string, took int64) {
+	b.PrintAt(at, Clock{}, c, host, text, took)
+}
+
+// PrintAt is Print with what the script knew of the time.
+func (b *Builder) PrintAt(at float64, clock Clock, c Call, host, text string, took int64) {
+	when := b.moment(at, clock)
 	e := b.Data.Events
 	if e == nil {
 		e = &Events{}
@@ -536,7 +622,7 @@ func (b *Builder) Print(at float64, c Call, host, text string, took int64) {
 			continue
 		}
 		if p.text == "" {
-			p.at, p.call = at, call
+			p.at, p.call = when, call
 		}
 		p.took = max(p.took, took)
 		if p.text += line; strings.HasSuffix(line, "\n") || len(p.text) > 1<<16 {
@@ -554,12 +640,11 @@ func (b *Builder) line(host string, p *partial) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return
-	case len(e.T) == maxLines:
+	case len(b.times) == maxLines:
 		e.Omitted++
 		return
 	}
-	t := int(at * 1000)
-	e.T, b.last = append(e.T, t-b.last), t
+	b.times = append(b.times, at)
 	e.Call = append(e.Call, call)
 	e.Text = append(e.Text, b.text(&e.Texts, text))
 	e.Took = append(e.Took, Number{uint64(took), true})
@@ -608,6 +693,11 @@ func (b *Builder) Finish() *Data {
 		}
 	}
 	if e := b.Data.Events; e != nil {
+		last := 0
+		for _, m := range b.times {
+			t := b.micros(m)
+			e.T, last = append(e.T, t-last), t
+		}
 		if len(e.T) == 0 {
 			b.Data.Events = nil
 		}

@@ -105,6 +105,17 @@ type Map struct {
 	Tree     *Tree      `json:"tree,omitempty"`
 	Omitted  *Omitted   `json:"omitted,omitempty"`
 	Cut      *CutStacks `json:"cut,omitempty"`
+	Events   bool       `json:"events,omitempty"` // it is made of stacks that the script printed: it has Samples in place of Columns
+	Samples  *Samples   `json:"samples,omitempty"`
+}
+
+// Samples are stacks that the script printed, in order of time.
+type Samples struct {
+	T       []int    `json:"t"` // time in microseconds, each as the difference to the one before
+	Row     []int    `json:"r"`
+	A       []Number `json:"a,omitempty"`     // values; none: each is 1
+	Clock   bool     `json:"clock,omitempty"` // the script printed the times; otherwise they are when btrun read the events
+	Omitted int      `json:"omitted,omitempty"`
 }
 
 // CutStacks counts the values whose stacks are not whole.

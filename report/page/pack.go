@@ -104,6 +104,7 @@ type headMap struct {
 	Bounds  any    `json:"bounds,omitempty"`
 	Columns []any  `json:"columns"`
 	Tree    any    `json:"tree,omitempty"`
+	Samples any    `json:"samples,omitempty"`
 	Part    string `json:"part"`
 }
 
@@ -152,6 +153,13 @@ func (p *packer) fields(m *Map) map[string]any {
 	}
 	if m.Tree != nil {
 		f["tree"] = map[string]any{"depth": p.ints(m.Tree.Depth), "frame": p.ints(m.Tree.Frame), "leaf": p.ints(m.Tree.Leaf)}
+	}
+	if s := m.Samples; s != nil {
+		x := map[string]any{"t": p.ints(s.T), "r": p.ints(s.Row), "clock": s.Clock, "omitted": s.Omitted}
+		if s.A != nil {
+			x["a"] = p.numbers(s.A)
+		}
+		f["samples"] = x
 	}
 	return f
 }

@@ -308,6 +308,78 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestEvents selects a range in the heat map of stacks that a script printed, which is finer than the intervals of a run: a column is
+// half a second, and a cell of it 10 ms.
+func TestEvents(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	b := page.NewBuilder()
+	d := &b.Data
+	d.File, d.Started, d.Duration, d.Ended = "events.jsonl", 1.7e12, 5000, true
+	d.Script.File, d.Script.Source = "stacks.bt", `profile:hz:99 { printf("%llu %s %s", nsecs, comm, ustack); }`
+	d.Script.Clauses = []page.Clause{{Line: 1, End: 1, Probes: []string{"profile:hz:99"}, Maps: []string{"stacks of profile:hz:99"}}}
+	m := b.Map("stacks of profile:hz:99", func() page.MapBuilder {
+		m := page.MapBuilder{Names: []string{"comm"}}
+		m.Name, m.Shape, m.Line = "stacks of profile:hz:99", "count", 1
+		return m
+	})
+	// Each 10 ms, the server is busy, but from 2.2 s to 2.3 s and from 3.49 s to 3.51 s, it collects garbage.
+	for i := range 500 {
+		name := "serve"
+		if i >= 220 && i < 230 || i == 349 || i == 350 {
+			name = "collect"
+		}
+		clock := page.Clock{Name: "c", NS: uint64(7e9 + i*1e7 + 5e6)}
+		late := float64(i%7) / 2 // btrun reads an event when it can
+		m.Sample(float64(i)*10+5+late, clock, &page.Element{Parts: []string{"app"}, Path: []int{b.Frame("app", "l"), b.Frame("main", "u"), b.Frame(name, "u")}, A: 1})
+		b.PrintAt(float64(i)*10+5+late, clock, page.Call{Kind: "printf", Line: 1}, "", "app "+name+"\n", -1)
+	}
+	x := open(t, b.Finish(), nil)
+	const card = "#map-stacksofprofilehz99"
+	x.expect(card+" .answer", "500 events", "app 100%", "serve (98%)")
+	x.expect(card+" .kindofmap", "A column is 500 ms, and each of its cells, from the bottom to the top, 10 ms", "the times that the script printed")
+	x.expect(".script", "→ stacks of profile:hz:99 (500 stacks)")
+	if got := x.eval(`(({rows, columns}) => rows + " " + columns)(document.querySelector("` + card + ` .heat").dataset)`); got != "50 10" {
+		t.Errorf("rows and columns: %s", got)
+	}
+	// From the cell that begins at 2.2 s, which is in column 4, 20 cells above the bottom, to that of 2.29 s; and from 3.49 s, at the
+	// top of column 6, to 3.5 s, at the bottom of column 7.
+	drag := func(c0, r0, c1, r1 int) {
+		t.Helper()
+		x.eval(fmt.Sprintf(`(() => {
+	const c = document.querySelector("%s .heat canvas"), b = c.getBoundingClientRect(); c.setPointerCapture = () => {};
+	const send = (type, col, row) => c.dispatchEvent(new PointerEvent(type, {bubbles: true, pointerId: 1, button: 0, clientX: b.left + 124 + (b.width - 124) * (col + .5) / 10, clientY: b.top + 5 * (49.5 - row)}));
+	send("pointerdown", %d, %d); send("pointermove", %d, %d); send("pointerup", %d, %d);
+})()`, card, c0, r0, c1, r1, c1, r1))
+		x.settle()
+	}
+	drag(4, 20, 4, 29)
+	x.expect(".range", "100 ms of 5 s")
+	x.expect(card+" .answer", "10 events", "collect (100%)")
+	x.expect("#lines .answer", "10 lines")
+	if got := x.eval(`document.querySelector("` + card + ` .flame canvas").dataset.boxes`); got != "4" {
+		t.Errorf("the flame graph of the range has %s boxes, want 4", got)
+	}
+	drag(6, 49, 7, 0)
+	x.expect(card+" .answer", "2 events", "collect (100%)")
+	x.expect(".range", "20 ms of 5 s")
+	// With the keyboard: one cell up, and one column to the right.
+	key := func(name string, shift bool) {
+		x.eval(fmt.Sprintf(`document.querySelector("%s .heat canvas").dispatchEvent(new KeyboardEvent("keydown", {key: %q, shiftKey: %v, bubbles: true}))`, card, name, shift))
+	}
+	key("Escape", false)
+	x.settle()
+	x.expect(card+" .answer", "500 events")
+	key("ArrowUp", false)
+	key("ArrowRight", false)
+	key("Enter", false)
+	x.settle()
+	x.expect(card+" .answer", "1 event")
+	key("ArrowRight", true)
+	x.settle()
+	x.expect(card+" .answer", "51 events")
+	x.axe()
+}
+
 // TestTypes checks the types in the page's script.
 func TestTypes(t *testing.T) {
 	tier.Real.Need(t, "needs the compiler of TypeScript")

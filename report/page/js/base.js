@@ -8,9 +8,10 @@
  * @typedef {{name: string, numeric?: boolean, texts: string[], at: Ints}} Key
  * @typedef {{r: Ints, a: Nums, n?: Nums, b?: Ints}} RawColumn
  * @typedef {{depth: Ints, frame: Ints, leaf: Ints}} RawTree
+ * @typedef {{t: Ints, r: Ints, a?: Nums, clock?: boolean, omitted?: number}} RawSamples
  * @typedef {{name: string, shape: string, part?: string, cells: number, unit?: string, help?: string, line?: number, scalar?: boolean, host?: boolean, scratch?: boolean,
  *   level?: boolean, interval?: number, joined?: number, keys?: Key[], rows: number, texts?: string[], bounds?: (number | null)[][], decimal?: boolean,
- *   times: number[], columns: RawColumn[], tree?: RawTree, omitted?: {rows: number, value: Num}, cut?: {depth: Num, unwind: Num, lost: Num, of: Num}}} RawMap
+ *   times: number[], columns: RawColumn[], tree?: RawTree, events?: boolean, samples?: RawSamples, omitted?: {rows: number, value: Num}, cut?: {depth: Num, unwind: Num, lost: Num, of: Num}}} RawMap
  * @typedef {{calls: {kind: string, line: number}[], counts: number[], part?: string, texts: string[], hosts?: string[], t: Ints, c: Ints, x: Ints, h?: Ints, d?: Nums, omitted?: number}} RawEvents
  * @typedef {{line: number, end: number, probes: string[], maps?: string[], calls?: number[]}} Clause
  * @typedef {{file: string, script: {file: string, source: string, clauses?: Clause[]}, host?: string, kernel?: string, arch?: string, object?: string,

@@ -12,6 +12,7 @@ function card(m, what) {
 	const root = el("section", {class: "card", id: "map-" + m.name.replace(/[^A-Za-z0-9_]/g, ""), "aria-label": m.name}, title, m.help ? el("p", {class: "note"}, m.help) : null, says);
 	const notes = [];
 	if (m.joined) notes.push("Each column is " + m.joined + " intervals of the run.");
+	if (m.samples && m.samples.omitted) notes.push("The page has the first " + count(m.samples.t.length) + " stacks; " + count(m.samples.omitted) + " are omitted: --from and --to select others.");
 	if (m.omitted) notes.push("The page has the " + count(m.rows) + " elements with the largest values; " + count(m.omitted.rows) + " others have " + count(num(m.omitted.value)) + " in all.");
 	if (notes.length) root.append(el("p", {class: "note"}, notes.join(" ")));
 	return {root, says};
@@ -95,17 +96,22 @@ function mainPart(t) {
 /** @param {Table} t @param {(v: number) => string} show */
 function flameCard(t, show) {
 	const base = baseTable(t.m), m = t.m;
-	const {root, says} = card(m, "stacks, " + (m.shape === "count" ? "samples" : m.shape) + (t.unit ? " in " + t.unit : ""));
+	const {root, says} = card(m, m.events ? "events with stacks" + (m.shape === "count" ? "" : ", by their duration") : "stacks, " + (m.shape === "count" ? "samples" : m.shape) + (t.unit ? " in " + t.unit : ""));
 	if (m.cut) {
 		const of = num(m.cut.of), why = [[m.cut.depth, "have as many frames as the script asks for"], [m.cut.unwind, "could not be unwound to the end"], [m.cut.lost, "were lost"]];
 		root.append(el("ul", {class: "health"}, ...why.filter(([n]) => num(/** @type {Num} */ (n))).map(([n, text]) => el("li", {class: "warning"}, percent(num(/** @type {Num} */ (n)) / of) + " of the stacks " + text))));
 	}
 	const views = /** @type {View[]} */ ([]);
-	if (t.columns.length > 1) {
+	if (t.samples) {
+		const s = t.samples, h = subsecondMap("Heat map of " + m.name + " over time", t, s, show);
+		root.append(h.root, el("p", {class: "note kindofmap"}, "A column is " + duration(s.width * 1e6) + ", and each of its cells, from the bottom to the top, " + duration(s.width * 1e6 / s.rows) + ": the stacks are events, at the times "
+			+ (s.clock ? "that the script printed" : "when btc read them, which may be later by some milliseconds") + ". A selected range shows its own flame graph."));
+		views.push({update: h.redraw, redraw: h.redraw});
+	} else if (t.columns.length > 1) {
 		const {labels, group} = groupsOf(t, m.keys && m.keys.length ? m.host ? 0 : mainPart(t) : -1, 9);
 		const single = !m.keys || !m.keys.length;
 		const h = heatMap("Heat map of " + m.name + " over time", t, single ? {labels: ["all"], values: t.matrix(() => 0, 1), show} : {labels, values: t.matrix(group, labels.length), show});
-		root.append(h.root, el("p", {class: "note"}, "Columns are intervals of the run (--every, or print()): a selected range shows its own flame graph."));
+		root.append(h.root, el("p", {class: "note kindofmap"}, "Columns are intervals of the run (--every, or print()), and rows are " + (single ? "all stacks" : "the parts of the key") + ": a selected range shows its own flame graph."));
 		views.push({update: h.redraw, redraw: h.redraw});
 	}
 	if (m.host && m.keys) {

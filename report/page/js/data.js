@@ -62,6 +62,7 @@ async function needMap(id, m) {
 	for (const k of value.keys || []) { k.at = array(k.at); k.texts = array(k.texts); }
 	if (value.texts) value.texts = array(value.texts);
 	if (value.tree) for (const f of ["depth", "frame", "leaf"]) value.tree[f] = array(value.tree[f]);
+	if (value.samples) for (const f of ["t", "r", "a"]) if (f in value.samples) value.samples[f] = array(value.samples[f]);
 	Object.assign(m, value);
 }
 
@@ -133,6 +134,40 @@ function clock(ms, step) {
 	return step !== undefined && step >= 1000 ? text.slice(0, 8) : text;
 }
 
+/** Stacks that the script printed, each at its time, in cells: a column is an interval, and its rows are parts of it. */
+class Samples {
+	/** @param {RawSamples} s */
+	constructor(s) {
+		const n = s.t.length;
+		this.at = new Float64Array(n); // milliseconds
+		for (let i = 0, t = 0; i < n; i++) this.at[i] = (t += s.t[i]) / 1000;
+		this.row = Int32Array.from(s.r);
+		this.a = s.a ? floats(s.a) : new Float64Array(n).fill(1);
+		this.clock = !!s.clock;
+		const first = this.at[0], last = this.at[n - 1];
+		this.width = 10; // of a column, in milliseconds: 1, 2 or 5 times a power of ten
+		const columns = Math.min(Math.max(n / 50, 8), 100); // about a stack in each cell
+		for (let k = 0; (last - first) / this.width > columns; k++) this.width *= k % 3 === 1 ? 2.5 : 2;
+		this.rows = 50;
+		this.start = Math.floor(first / this.width) * this.width;
+		this.columns = Math.floor((last - this.start) / this.width) + 1;
+	}
+
+	/** The index of the first sample that is not before a time. @param {number} ms */
+	from(ms) {
+		let lo = 0, hi = this.at.length;
+		while (lo < hi) { const mid = (lo + hi) >> 1; if (this.at[mid] < ms) lo = mid + 1; else hi = mid; }
+		return lo;
+	}
+
+	/** The sum of each cell, a column after the other. */
+	cells() {
+		const out = new Float64Array(this.columns * this.rows), size = this.width / this.rows;
+		for (let i = 0; i < this.at.length; i++) out[Math.min(Math.floor((this.at[i] - this.start) / size), out.length - 1)] += this.a[i];
+		return out;
+	}
+}
+
 /** A map with its values in typed arrays. */
 class Table {
 	/** @param {RawMap} m */
@@ -143,6 +178,11 @@ class Table {
 		this.counted = m.shape === "avg" || m.shape === "stats";
 		this.histogram = m.shape === "hist" || m.shape === "lhist";
 		this.buckets = m.bounds ? m.bounds.length : 1;
+		const s = this.samples = m.samples && m.samples.t.length ? new Samples(m.samples) : null;
+		if (s) {
+			m.times = Array.from({length: s.columns}, (_, i) => s.start + (i + 1) * s.width);
+			m.interval = s.width;
+		}
 		/** @type {{row: Int32Array, a: Float64Array, n: Float64Array | null, b: Ints | undefined, exact: Nums}[]} */
 		this.columns = m.columns.map((c) => {
 			const row = new Int32Array(c.r.length);
@@ -157,7 +197,7 @@ class Table {
 
 	/** The first and the last column of a range. @param {Part} [r] @returns {[number, number]} */
 	span(r = state.range) {
-		const n = this.columns.length;
+		const n = this.m.times.length;
 		if (!r) return [0, n - 1];
 		let first = n, last = -1, near = 0, best = Infinity;
 		const mid = (r[0] + r[1]) / 2;
@@ -171,17 +211,21 @@ class Table {
 
 	/** Seconds of the columns of a range. @param {Part} [r] */
 	seconds(r = state.range) {
+		if (this.samples && r) return Math.max((r[1] - r[0]) / 1000, 1e-6);
 		const [a, b] = this.span(r);
 		return b < 0 ? 0 : Math.max((this.m.times[b] - this.starts[a]) / 1000, 1e-6);
 	}
 
 	/** The values of rows in a range: of bucket b of row i at i*buckets+b. @param {"a" | "n"} [what] @param {Part} [r] @returns {Float64Array} */
 	sums(what = "a", r = state.range) {
-		const [first, last] = this.span(r), key = what + first + "-" + last;
+		const [first, last] = this.span(r), key = what + (this.samples && r ? r.join("-") : first + "-" + last);
 		const known = this.cache.get(key);
 		if (known) return known;
-		const out = new Float64Array(this.rows * this.buckets);
-		if (this.m.level) {
+		const out = new Float64Array(this.rows * this.buckets), s = this.samples;
+		if (s) {
+			const end = r ? s.from(r[1]) : s.at.length;
+			for (let i = r ? s.from(r[0]) : 0; i < end; i++) out[s.row[i]] += s.a[i];
+		} else if (this.m.level) {
 			if (this.m.interval) this.latest(out, first, last);
 			else if (last >= 0) this.latest(out, last, last);
 		} else {

@@ -44,7 +44,7 @@ function health(d) {
 	if (cuts.length) add("warning", count(cuts.reduce((n, l) => n + num(l.n), 0)) + " user stacks are cut short: " + cuts.map((l) => l.cause.slice(6) + " " + count(num(l.n))).join(", "));
 	for (const m of d.maps) if (m.cut) {
 		const cut = num(m.cut.depth) + num(m.cut.unwind) + num(m.cut.lost);
-		add("warning", percent(cut / num(m.cut.of)) + " of the stacks of " + m.name + " are cut short");
+		add("warning", percent(cut / num(m.cut.of)) + " of the " + (m.events ? "" : "stacks of ") + m.name + " are cut short");
 	}
 	if (!d.ended) {
 		if (document.documentElement.dataset.live) list.append(el("li", {class: "ok", id: "live"}, "The run goes on"));
@@ -75,7 +75,7 @@ function scriptCard(d) {
 		const makes = el("div", {class: "makes"}), n = (c.calls || []).reduce((k, j) => k + (d.events ? d.events.counts[j] : 0), 0);
 		for (const name of shown) {
 			const m = /** @type {RawMap} */ (d.maps.find((x) => x.name === name));
-			makes.append(el("a", {href: "#map-" + name.replace(/[^A-Za-z0-9_]/g, "")}, "→ " + name + " (" + (m.scalar ? m.shape : count(m.rows) + (m.rows === 1 ? " key" : " keys")) + ")"));
+			makes.append(el("a", {href: "#map-" + name.replace(/[^A-Za-z0-9_]/g, "")}, "→ " + name + " (" + (m.events ? count(m.cells) + (m.cells === 1 ? " stack" : " stacks") : m.scalar ? m.shape : count(m.rows) + (m.rows === 1 ? " key" : " keys")) + ")"));
 		}
 		if (n) makes.append(el("a", {href: "#lines"}, "→ " + count(n) + (n === 1 ? " line" : " lines")));
 		if (from <= c.end) code.append(el("div", {class: "clause" + (makes.childNodes.length ? " made" : ""), id: "clause-" + i}, pre(from, c.end), makes.childNodes.length ? makes : null));
@@ -99,7 +99,7 @@ function cardsOf(d) {
 	for (const m of d.maps) {
 		if (!m.cells) continue;
 		const unit = unitOf(m), show = (/** @type {number} */ v) => amount(v, unit), maps = [m];
-		const samples = (/** @type {number} */ v) => m.shape === "count" && m.tree ? count(v) + (v === 1 ? " sample" : " samples") : show(v);
+		const samples = (/** @type {number} */ v) => m.shape === "count" && m.tree ? count(v) + (m.events ? v === 1 ? " event" : " events" : v === 1 ? " sample" : " samples") : show(v);
 		if (m.scratch) scratch.push(m);
 		else if (m.tree && m.shape !== "min" && m.shape !== "max" && !m.texts) cards.push({order: 0, maps, make: ([t]) => flameCard(t, samples)});
 		else if (m.shape === "hist" || m.shape === "lhist") cards.push({order: (m.scalar || m.host && (m.keys || []).length === 1 ? 1 : 2) - (unit ? .5 : 0), maps, make: ([t]) => histogramCard(t)});

@@ -46,21 +46,24 @@ function canvas(label, draw, grows) {
 
 /** A picture over time, from which a range is selected with the pointer or the arrow keys.
  * @param {string} label @param {Table | {starts: number[], m: {times: number[]}}} t
- * @param {{left: number, height(): number, draw(ctx: CanvasRenderingContext2D, x: (c: number) => number, width: number, height: number): void, tell(c: number, y: number): string}} o */
+ * @param {{left: number, rows?: number, height(): number, draw(ctx: CanvasRenderingContext2D, x: (c: number) => number, width: number, height: number): void, tell(c: number, y: number): string}} o rows: a column is of as many cells, of equal parts of its time from the bottom to the top */
 function timePicture(label, t, o) {
-	const times = t.m.times, n = times.length, axis = 20;
+	const times = t.m.times, n = times.length, axis = 20, rows = o.rows || 1, cells = n * rows;
 	const status = el("p", {class: "status", role: "status"});
-	const hint = "Drag to select a part of the run.";
+	const hint = rows > 1 ? "Drag from the first to the last cell of a part of the run." : "Drag to select a part of the run.";
 	status.textContent = hint;
 	let cursor = -1, anchor = -1, width = 1;
 	const start = t.starts[0], end = times[n - 1];
 	const toX = (/** @type {number} */ ms) => o.left + (ms - start) / Math.max(end - start, 1e-9) * (width - o.left);
 	const x = (/** @type {number} */ c) => toX(c < n ? t.starts[c] : end);
-	const at = (/** @type {number} */ px) => {
+	/** When a cell begins, and when it ends. @param {number} i */
+	const from = (i) => rows === 1 ? t.starts[i] : start + i * (times[0] - start) / rows;
+	const until = (/** @type {number} */ i) => rows === 1 ? times[i] : from(i + 1);
+	const at = (/** @type {number} */ px, /** @type {number} */ py) => {
 		const ms = start + (px - o.left) / (width - o.left) * (end - start);
 		let lo = 0, hi = n - 1;
 		while (lo < hi) { const mid = (lo + hi) >> 1; if (times[mid] < ms) lo = mid + 1; else hi = mid; }
-		return lo;
+		return rows === 1 ? lo : lo * rows + Math.min(Math.max(Math.floor((1 - py / o.height()) * rows), 0), rows - 1);
 	};
 	const c = canvas(label + ". " + hint + " With the keyboard: arrow keys move, with Shift they select, Escape shows all.", (ctx, w) => {
 		width = w;
@@ -78,26 +81,47 @@ function timePicture(label, t, o) {
 		}
 		const r = state.range;
 		if (r || anchor >= 0 && dragging) {
-			const [a, b] = dragging && anchor >= 0 ? [t.starts[Math.min(anchor, cursor)], times[Math.max(anchor, cursor)]] : /** @type {[number, number]} */ (r);
+			const [a, b] = dragging && anchor >= 0 ? [from(Math.min(anchor, cursor)), until(Math.max(anchor, cursor))] : /** @type {[number, number]} */ (r);
 			const x0 = Math.max(toX(a), o.left), x1 = Math.min(toX(b), w);
 			ctx.fillStyle = dark() ? "rgba(0,0,0,.55)" : "rgba(255,255,255,.62)";
-			ctx.fillRect(o.left, 0, Math.max(x0 - o.left, 0), height);
-			ctx.fillRect(x1, 0, Math.max(w - x1, 0), height);
 			ctx.strokeStyle = css("--accent");
 			ctx.lineWidth = 2;
-			ctx.strokeRect(x0, 1, Math.max(x1 - x0, 1), height - 2);
+			if (rows > 1) {
+				outlineCells(ctx, (a - start) / (times[0] - start), (b - start) / (times[0] - start), x, w, height);
+			} else {
+				ctx.fillRect(o.left, 0, Math.max(x0 - o.left, 0), height);
+				ctx.fillRect(x1, 0, Math.max(w - x1, 0), height);
+				ctx.strokeRect(x0, 1, Math.max(x1 - x0, 1), height - 2);
+			}
 		} else if (cursor >= 0) {
 			ctx.strokeStyle = css("--text");
 			ctx.lineWidth = 1;
-			ctx.strokeRect(x(cursor) + .5, .5, Math.max(x(cursor + 1) - x(cursor) - 1, 1), height - 1);
+			const k = Math.floor(cursor / rows), h = height / rows;
+			ctx.strokeRect(x(k) + .5, (rows - 1 - cursor % rows) * h + .5, Math.max(x(k + 1) - x(k) - 1, 1), h - 1);
 		}
 		return height + axis;
 	});
+	/** Marks the time from a to b, in columns, which may begin and end in the midst of one. @param {CanvasRenderingContext2D} ctx @param {number} a @param {number} b
+	 * @param {(c: number) => number} x @param {number} w @param {number} height */
+	const outlineCells = (ctx, a, b, x, w, height) => {
+		a = Math.min(Math.max(a, 0), n);
+		b = Math.min(Math.max(b, a), n);
+		const c0 = Math.floor(a + 1e-6), c1 = Math.min(Math.floor(b - 1e-6), n - 1), top = (1 - (b - c1)) * height, bottom = (1 - (a - c0)) * height;
+		ctx.fillRect(o.left, 0, x(c0) - o.left, height);
+		ctx.fillRect(x(c1 + 1), 0, w - x(c1 + 1), height);
+		ctx.fillRect(x(c0), bottom, x(c0 + 1) - x(c0), height - bottom);
+		ctx.fillRect(x(c1), 0, x(c1 + 1) - x(c1), top);
+		ctx.beginPath();
+		if (c0 === c1) ctx.rect(x(c0), top, x(c0 + 1) - x(c0), bottom - top);
+		else for (const [px, py] of [[x(c0), bottom], [x(c0), 1], [x(c1), 1], [x(c1), top], [x(c1 + 1), top], [x(c1 + 1), height - 1], [x(c0 + 1), height - 1], [x(c0 + 1), bottom]]) ctx.lineTo(px, py);
+		ctx.closePath();
+		ctx.stroke();
+	};
 	let dragging = false;
-	const tell = (/** @type {number} */ y) => { status.textContent = cursor < 0 ? hint : clock(t.starts[cursor]) + " – " + clock(times[cursor]) + "  " + o.tell(cursor, y); };
-	const choose = () => select([t.starts[Math.min(anchor, cursor)], times[Math.max(anchor, cursor)]]);
+	const tell = (/** @type {number} */ y) => { status.textContent = cursor < 0 ? hint : clock(from(cursor)) + " – " + clock(until(cursor)) + "  " + o.tell(cursor, y); };
+	const choose = () => select([from(Math.min(anchor, cursor)), until(Math.max(anchor, cursor))]);
 	/** @param {PointerEvent} e */
-	const point = (e) => { const box = c.canvas.getBoundingClientRect(); cursor = at(e.clientX - box.left); tell(e.clientY - box.top); };
+	const point = (e) => { const box = c.canvas.getBoundingClientRect(); cursor = at(e.clientX - box.left, e.clientY - box.top); tell(e.clientY - box.top); };
 	c.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ e) => {
 		if (e.button !== 0) return;
 		point(e);
@@ -111,10 +135,10 @@ function timePicture(label, t, o) {
 	c.canvas.addEventListener("pointercancel", () => { dragging = false; c.redraw(); });
 	c.canvas.addEventListener("pointerleave", () => { if (!dragging) { cursor = -1; tell(0); c.redraw(); } });
 	c.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ e) => {
-		const step = e.key === "ArrowLeft" ? -1 : e.key === "ArrowRight" ? 1 : 0;
+		const step = /** @type {Object<string, number>} */ ({ArrowLeft: -rows, ArrowRight: rows, ArrowUp: rows > 1 ? 1 : 0, ArrowDown: rows > 1 ? -1 : 0})[e.key] || 0;
 		if (step) {
 			if (e.shiftKey && anchor < 0) anchor = Math.max(cursor, 0);
-			cursor = Math.min(Math.max(cursor + step, 0), n - 1);
+			cursor = Math.min(Math.max(cursor + step, 0), cells - 1);
 			if (!e.shiftKey) anchor = cursor;
 			tell(1);
 			if (e.shiftKey) choose(); else c.redraw();
@@ -167,6 +191,35 @@ function heatMap(label, t, d) {
 	}));
 	const root = el("div", {class: "heat"}, picture.root, table.root);
 	return {root, redraw: picture.redraw, set(/** @type {typeof d} */ next) { state_.d = next; table.stale(); picture.redraw(); }};
+}
+
+/** A heat map of stacks that the script printed: columns are intervals, and rows the time within each, as in FlameScope. @param {string} label @param {Table} t @param {Samples} s @param {(v: number) => string} show */
+function subsecondMap(label, t, s, show) {
+	const values = s.cells(), rows = s.rows, row = 5, left = 124;
+	let most = 0;
+	for (const v of values) if (v > most) most = v;
+	const picture = timePicture(label, t, {
+		left, rows, height: () => rows * row,
+		draw(ctx, x, w, height) {
+			ctx.fillStyle = heat(0);
+			ctx.fillRect(left, 0, w - left, height);
+			for (let i = 0; i < values.length; i++) {
+				if (!values[i]) continue;
+				const c = Math.floor(i / rows), x0 = x(c), x1 = x(c + 1);
+				ctx.fillStyle = heat(0.12 + 0.88 * Math.sqrt(values[i] / most));
+				ctx.fillRect(x0, (rows - 1 - i % rows) * row, Math.max(x1 - x0 - (x1 - x0 > 6 ? 1 : 0), 1), row - 1);
+			}
+			ctx.textAlign = "right";
+			ctx.fillStyle = css("--dim");
+			for (let k = 0; k <= 5; k++) ctx.fillText("+" + duration(s.width * 1e6 * k / 5), left - 7, Math.min(Math.max(height * (1 - k / 5), 6), height - 6));
+		},
+		tell: (c) => show(values[c]),
+	});
+	const table = lazyTable("Values of this heat map as a table", () => ({
+		head: ["until", "all", ...Array.from({length: 5}, (_, k) => "from +" + duration(s.width * 1e6 * k / 5))],
+		rows: t.m.times.map((end, c) => [clock(end), ...[[0, 5], [0, 1], [1, 2], [2, 3], [3, 4], [4, 5]].map(([a, b]) => show(values.subarray(c * rows + a * rows / 5, c * rows + b * rows / 5).reduce((x, y) => x + y, 0)))]),
+	}));
+	return {root: el("div", {class: "heat", "data-rows": rows, "data-columns": s.columns}, picture.root, table.root), redraw: picture.redraw};
 }
 
 /** @param {string} text @param {number} n */
