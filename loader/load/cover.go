@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"btc/internal/manifest"
+	"btc/internal/probe"
 	"btc/loader/bpfmap"
 	"btc/loader/host"
 	"btc/loader/object"
@@ -26,7 +28,7 @@ type Coverage struct {
 	counters, samples *ebpf.Map
 	index             map[rewrite.Counter]int
 	words             int
-	cpus              int // possible ones
+	atomic            map[int]bool // clauses whose programs can come between each other on a CPU
 	tests             []SampleOf
 	clauses           map[int]*Covered
 }
@@ -53,18 +55,26 @@ type Sample struct {
 	N     uint64
 }
 
-// coverSize is the size of the counters of a CPU.
-const coverSize = rewrite.CoverHead + 8*rewrite.CoverWords
+// Logarithms of the size of the counters of a CPU, and of the largest value of an array in early kernels (KMALLOC_MAX_SIZE).
+const (
+	coverShift    = 14
+	maxValueShift = 22
+)
 
 // maxSamples is the number of different values that are kept.
 const maxSamples = 1024
 
-func newCoverage(o *object.Object, h *host.Host, cpus int) (*Coverage, error) {
-	c := &Coverage{cpus: cpus, index: map[rewrite.Counter]int{}, clauses: map[int]*Covered{}}
+func newCoverage(o *object.Object, h *host.Host, plans []resolve.Plan, cpus int) (*Coverage, error) {
+	c := &Coverage{index: map[rewrite.Counter]int{}, clauses: map[int]*Covered{}, atomic: map[int]bool{}}
+	for i := range plans {
+		for _, p := range append([]resolve.Plan{plans[i]}, plans[i].Joined...) {
+			c.atomic[p.Prog.Clause] = c.atomic[p.Prog.Clause] || !excludes(&p)
+		}
+	}
+	shift, n := coverShift, bits.Len(uint(cpus-1))
+	shift = min(shift, maxValueShift-n)
 	var err error
-	c.counters, err = ebpf.NewMap(&ebpf.MapSpec{
-		Name: "why_counters", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: coverSize, MaxEntries: 1,
-	})
+	c.counters, err = ebpf.NewMap(&ebpf.MapSpec{Name: "why_counters", Type: ebpf.Array, KeySize: 4, ValueSize: 1 << (shift + n), MaxEntries: 1})
 	if err == nil {
 		c.samples, err = ebpf.NewMap(&ebpf.MapSpec{Name: "why_samples", Type: ebpf.Hash, KeySize: rewrite.SampleKey, ValueSize: 8, MaxEntries: maxSamples})
 	}
@@ -73,7 +83,8 @@ func newCoverage(o *object.Object, h *host.Host, cpus int) (*Coverage, error) {
 		return nil, fmt.Errorf("the counters of --why: %w", err)
 	}
 	c.cover = rewrite.Cover{
-		Map: c.counters.FD(), Samples: c.samples.FD(), Namespace: h.PIDNS, Index: c.indexOf, Sample: c.sampleOf, Symbols: map[string]string{},
+		Map: c.counters.FD(), Shift: shift, CPUs: 1 << n, Samples: c.samples.FD(), Namespace: h.PIDNS, Index: c.indexOf, Sample: c.sampleOf,
+		Symbols: map[string]string{},
 	}
 	for i := range o.Manifest.Maps {
 		m := &o.Manifest.Maps[i]
@@ -82,12 +93,24 @@ func newCoverage(o *object.Object, h *host.Host, cpus int) (*Coverage, error) {
 	return c, nil
 }
 
+// excludes reports whether the kernel runs no two programs of this kind at the same time on a CPU (bpf_prog_active), also if they
+// interrupt each other: those of tracepoints, kprobes and perf events.
+func excludes(p *resolve.Plan) bool {
+	switch p.Prog.Kind {
+	case probe.Tracepoint:
+		return p.Strategy != resolve.Raw
+	case probe.Kprobe, probe.Kretprobe, probe.Profile, probe.Interval, probe.Hardware, probe.Software:
+		return true
+	}
+	return false
+}
+
 func (c *Coverage) indexOf(x rewrite.Counter) (int, bool) {
 	if at, ok := c.index[x]; ok {
 		return at, true
 	}
 	at := c.words
-	if at+x.Kind.Words() > rewrite.CoverWords {
+	if rewrite.CoverHead+8*(at+x.Kind.Words()) > 1<<c.cover.Shift {
 		return 0, false
 	}
 	c.words += x.Kind.Words()
@@ -117,8 +140,8 @@ func (c *Coverage) of(clause int) *Covered {
 // Clause returns how far a clause is counted.
 func (c *Coverage) Clause(n int) Covered { return *c.of(n) }
 
-// add returns a program with counters, and the number of instructions before the first one; the program unchanged if it
-// cannot be counted. own is the number of instructions of the object.
+// add returns a program with counters, and the number of instructions before the first one; the program unchanged and -1 if
+// it cannot be counted. own is the number of instructions of the object.
 func (c *Coverage) add(m *manifest.Manifest, plan *resolve.Plan, how resolve.Strategy, insns asm.Instructions, own int, filtered, joined bool) (asm.Instructions, int) {
 	mp, extra := plan.Prog, 0
 	switch {
@@ -132,11 +155,11 @@ func (c *Coverage) add(m *manifest.Manifest, plan *resolve.Plan, how resolve.Str
 		clause = &m.Clauses[i]
 	}
 	if joined && mp.Code != nil && mp.Code.Frame+extra+maxRecord > resolve.JoinFrame {
-		return insns, 0
+		return insns, -1
 	}
-	out, head, tested, err := c.cover.Program(insns, mp, clause, len(insns)-own, extra, filtered)
+	out, head, tested, err := c.cover.Program(insns, mp, clause, len(insns)-own, extra, filtered, c.atomic[mp.Clause])
 	if err != nil {
-		return insns, 0
+		return insns, -1
 	}
 	if x := c.of(mp.Clause); !x.some {
 		x.Tested, x.some = tested, true
@@ -151,18 +174,16 @@ const maxRecord = 64
 
 // Counts returns the counters: the sums over all CPUs, of the last result and address of reads those of some CPU.
 func (c *Coverage) Counts() (map[rewrite.Counter][]uint64, error) {
-	m := bpfmap.Map{FD: c.counters.FD(), KeySize: 4, ValueSize: coverSize, MaxEntries: 1, PerCPU: true, CPUs: c.cpus}
-	value, ok, err := m.Lookup(make([]byte, 4))
-	if err != nil || !ok {
+	all, err := c.counters.LookupBytes(uint32(0))
+	if err != nil {
 		return nil, fmt.Errorf("the counters of --why: %w", err)
 	}
-	all := value.Values
 	out := map[rewrite.Counter][]uint64{}
 	for x, at := range c.index {
 		words := make([]uint64, x.Kind.Words())
-		for _, value := range all {
+		for cpu := range c.cover.CPUs {
 			for i := range words {
-				w := binary.NativeEndian.Uint64(value[rewrite.CoverHead+8*(at+i):])
+				w := binary.NativeEndian.Uint64(all[cpu<<c.cover.Shift+rewrite.CoverHead+8*(at+i):])
 				switch {
 				case x.Kind != rewrite.ReadFailed || i == 0:
 					words[i] += w
@@ -172,6 +193,11 @@ func (c *Coverage) Counts() (map[rewrite.Counter][]uint64, error) {
 			}
 		}
 		out[x] = words
+	}
+	for x, words := range out { // a run is in one counter only
+		if fired := out[rewrite.Counter{Kind: rewrite.Fired, Clause: x.Clause}]; fired != nil && (x.Kind == rewrite.False || x.Kind == rewrite.Early) {
+			fired[0] += words[0]
+		}
 	}
 	return out, nil
 }

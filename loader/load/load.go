@@ -167,7 +167,7 @@ func Load(o *object.Object, exp *sites.Expansion, h *host.Host, opts Options) (*
 		}
 	}
 	if opts.Cover {
-		if l.Cover, err = newCoverage(o, h, cpus); err != nil {
+		if l.Cover, err = newCoverage(o, h, exp.Plans, cpus); err != nil {
 			l.Close()
 			return nil, err
 		}
@@ -406,8 +406,9 @@ func (p *programs) cover(plan *resolve.Plan, how resolve.Strategy, insns asm.Ins
 		p.uncovered = map[*manifest.Program]error{}
 	}
 	delete(p.uncovered, plan.Prog)
-	if head == 0 {
+	if head < 0 {
 		p.uncovered[plan.Prog] = rewrite.ErrNoCover
+		head = 0
 	}
 	return out, head
 }

@@ -21,7 +21,7 @@ type CounterKind uint8
 // was to read; lookups have two: all, and those that found nothing; the others have one.
 const (
 	Reached    CounterKind = iota // runs of the program, before the filters of the run
-	Fired                         // runs that the filters accept
+	Fired                         // runs that the filters accept, and that no other counter of an end has: False, Early
 	False                         // runs in which an operand of the predicate decided that it is false
 	Early                         // runs that a test in the body ended before the last statement
 	ReadFailed                    // reads of memory that returned an error
@@ -47,12 +47,11 @@ type Counter struct {
 	User      bool // ReadFailed: the helper reads user memory
 }
 
-// Layout of the value of the map of a Cover: first a key and a value of the map of samples, then words.
+// Layout of the counters of a CPU: first a key and a value of the map of samples, then words.
 const (
 	SampleText = 48 // bytes of a sampled value
 	SampleKey  = 8 + SampleText
 	CoverHead  = SampleKey + 8
-	CoverWords = 2000
 )
 
 // Of each operand of a predicate, the first sampled values on a CPU are those of the first sampleAll times that it is false,
@@ -66,9 +65,12 @@ const (
 // and the manifest's description of the clause, so objects have no code for it. Only the main function is counted, not its
 // subprograms.
 type Cover struct {
-	// Map is the descriptor of a per-CPU array whose only value has CoverHead bytes and CoverWords words; Samples that of a
-	// hash map from SampleKey bytes, the number of the sample and the value, to a counter.
-	Map, Samples int
+	// Map is the descriptor of an array whose only value has the counters of each CPU, 1<<Shift bytes. CPUs is a power of two.
+	// A program gets the address of those of its CPU from the number of the CPU, which takes less time than a lookup in a
+	// per-CPU array.
+	Map, Shift, CPUs int
+	// Samples is the descriptor of a hash map from SampleKey bytes, the number of the sample and the value, to a counter.
+	Samples int
 	// Namespace is the PID namespace in which scripts see process IDs.
 	Namespace kernelfs.Namespace
 	// Index returns the index of the first word of a counter; false if there are too many.
@@ -119,7 +121,10 @@ type covering struct {
 	endings       asm.Instructions
 	jumps         map[int]int // conditional jump -> its ending
 	endingAt      map[ending]int
-	edges         int // edges on which the predicate is false
+	edges         int  // edges on which the predicate is false
+	strings       bool // the predicate reads memory
+	atomic        bool
+	late          bool // only ends are counted: the address of the counters is computed there
 	strange       bool
 }
 
@@ -142,6 +147,9 @@ type ending struct {
 	result  int32
 }
 
+// noRegister is the register of an ending that needs none.
+const noRegister = asm.RFP
+
 // Offsets from covering.at: the address of the counters, that of the last read, and that of the last string that the predicate
 // reads.
 const (
@@ -152,9 +160,9 @@ const (
 )
 
 // Program returns a program with counters, and the number of instructions that were inserted before the others. The first skip instructions are prologues of the loader, which
-// use extra bytes below the program's frame; filtered is set if one of them is a filter. tested is how far the predicate is
-// counted.
-func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *manifest.Clause, skip, extra int, filtered bool) (out asm.Instructions, head int, tested Tested, err error) {
+// use extra bytes below the program's frame; filtered is set if one of them is a filter. atomic is set if programs of the
+// clause can interrupt or preempt each other on a CPU. tested is how far the predicate is counted.
+func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *manifest.Clause, skip, extra int, filtered, atomic bool) (out asm.Instructions, head int, tested Tested, err error) {
 	at, err := belowFrame(mp, extra+coverFrame)
 	if err != nil {
 		return nil, 0, Unknown, err
@@ -165,7 +173,7 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 	}
 	c := &covering{
 		Cover: w, code: flow, mp: mp, first: skip, at: at, before: map[int]asm.Instructions{}, after: map[int]asm.Instructions{},
-		jumps: map[int]int{}, endingAt: map[ending]int{},
+		jumps: map[int]int{}, endingAt: map[ending]int{}, atomic: atomic,
 	}
 	if clause != nil {
 		c.clause = *clause
@@ -173,30 +181,55 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 	c.clause.Number = mp.Clause
 	c.positions()
 	c.calls()
+	c.late = !filtered && len(c.before)+len(c.after) == 0
 	c.decisions()
 	c.returns()
 	fired, ok := w.Index(Counter{Kind: Fired, Clause: mp.Clause})
 	if !ok {
 		return nil, 0, Unknown, ErrNoCover
 	}
-	begin := plain(load(asm.R2, asm.RFP, at, asm.DWord))
-	begin = append(begin, count(asm.R2, asm.R3, fired)...)
-	c.before[skip] = append(begin, c.before[skip]...)
+	for i := skip; i < len(c.next); i++ {
+		if c.next[i] >= 0 {
+			continue
+		}
+		var p prologue
+		if c.late {
+			p.emit(mov(asm.R6, asm.R0))
+			c.address(&p)
+		} else {
+			p.emit(load(asm.R1, asm.RFP, at, asm.DWord))
+		}
+		p.add(c.count(asm.R1, asm.R2, fired)...)
+		if c.late {
+			p.emit(mov(asm.R0, asm.R6))
+		}
+		c.before[i] = append(c.before[i], p.insns...)
+	}
 	body, err := c.assemble()
-	if err != nil {
-		return nil, 0, Unknown, err
+	if err != nil || c.late {
+		return body, 0, c.tested(), err
 	}
 	var p prologue
-	p.emit(mov(asm.R6, asm.R1), set(asm.RFP, at+coverString, 0), set(asm.RFP, at, 0), mov(asm.R2, asm.RFP), aluImm(asm.Add, asm.R2, int32(at)))
-	p.add(asm.LoadMapPtr(asm.R1, w.Map))
-	p.emit(callHelper(asm.FnMapLookupElem), jump(asm.JNE, asm.R0, 0, 2), movImm(asm.R0, 0), exit(), store(asm.RFP, at, asm.R0, asm.DWord))
+	p.emit(mov(asm.R6, asm.R1))
+	if c.strings {
+		p.emit(set(asm.RFP, at+coverString, 0))
+	}
+	c.address(&p)
+	p.emit(store(asm.RFP, at, asm.R1, asm.DWord))
 	if filtered {
 		if reached, ok := w.Index(Counter{Kind: Reached, Clause: mp.Clause}); ok {
-			p.add(count(asm.R0, asm.R2, reached)...)
+			p.add(c.count(asm.R1, asm.R2, reached)...)
 		}
 	}
 	p.emit(mov(asm.R1, asm.R6))
 	return putInFront(p.insns, body), len(p.insns), c.tested(), nil
+}
+
+// address sets r1 to the address of the counters of the CPU. It changes r0 to r5.
+func (w *Cover) address(p *prologue) {
+	p.emit(callHelper(asm.FnGetSmpProcessorId), aluImm(asm.And, asm.R0, int32(w.CPUs-1)), aluImm(asm.LSh, asm.R0, int32(w.Shift)))
+	p.addMap(asm.R1, w.Map, 0)
+	p.emit(aluReg(asm.Add, asm.R1, asm.R0))
 }
 
 func plain(all ...insn) (out asm.Instructions) {
@@ -206,12 +239,18 @@ func plain(all ...insn) (out asm.Instructions) {
 	return out
 }
 
-// count adds 1 to a word of the counters at the address in base; it changes reg. Programs that interrupt each other may lose a
-// count: atomic instructions would cost more than all the rest.
-func count(base, reg asm.Register, word int) asm.Instructions {
-	off := int16(CoverHead + 8*word)
+// count adds 1 to a word of the counters at the address in base; it changes reg. An atomic instruction would take longer than all
+// the rest, so there is one only if programs can come between the others, on the same CPU. A run has one count, unless more
+// than its end is counted.
+func (c *covering) count(base, reg asm.Register, word int) asm.Instructions {
+	off := wordOffset(word)
+	if c.atomic {
+		return append(plain(movImm(reg, 1)), asm.AddAtomic.Mem(base, reg, asm.DWord, off))
+	}
 	return plain(load(reg, base, off, asm.DWord), aluImm(asm.Add, reg, 1), store(base, off, reg, asm.DWord))
 }
+
+func wordOffset(word int) int16 { return int16(CoverHead + 8*word) }
 
 // positions sets the positions of all instructions, and finds those of the clause's body: instructions with an effect at
 // other positions than the attach point and the predicate. Code of macros and functions has positions of its own.
@@ -307,13 +346,14 @@ func (c *covering) calls() {
 			if !ok {
 				continue
 			}
-			off := int16(CoverHead + 8*word)
+			off := wordOffset(word)
 			c.before[i] = plain(store(asm.RFP, c.at+coverRead, asm.R3, asm.DWord))
 			if at.in(c.clause.Predicate) {
+				c.strings = true
 				c.before[i] = append(c.before[i], plain(store(asm.RFP, c.at+coverString, asm.R3, asm.DWord))...)
 			}
 			failed := plain(load(asm.R1, asm.RFP, c.at, asm.DWord))
-			failed = append(failed, count(asm.R1, asm.R2, word)...)
+			failed = append(failed, c.count(asm.R1, asm.R2, word)...)
 			failed = append(failed, plain(store(asm.R1, off+8, asm.R0, asm.DWord), load(asm.R2, asm.RFP, c.at+coverRead, asm.DWord), store(asm.R1, off+16, asm.R2, asm.DWord))...)
 			test := encode(asm.OpCode(asm.Jump32Class).SetJumpOp(asm.JSGE).SetSource(asm.ImmSource), asm.R0, 0, int16(len(failed)), 0)
 			c.after[i] = append(plain(test), failed...)
@@ -329,9 +369,10 @@ func (c *covering) calls() {
 				continue
 			}
 			if word, ok := c.Index(Counter{Kind: Lookups, Clause: c.mp.Clause, Line: at.line, Col: at.col}); ok {
-				all := append(plain(load(asm.R1, asm.RFP, c.at, asm.DWord)), count(asm.R1, asm.R2, word)...)
-				all = append(all, jump(asm.JNE, asm.R0, 0, 3).instruction())
-				c.after[i] = append(all, count(asm.R1, asm.R2, word+1)...)
+				all := append(plain(load(asm.R1, asm.RFP, c.at, asm.DWord)), c.count(asm.R1, asm.R2, word)...)
+				missing := c.count(asm.R1, asm.R2, word+1)
+				all = append(all, jump(asm.JNE, asm.R0, 0, int16(len(missing))).instruction())
+				c.after[i] = append(all, missing...)
 			}
 			break
 		}
@@ -368,7 +409,7 @@ func (c *covering) decisions() {
 			continue
 		}
 		test := c.testAt(c.lines[i])
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) bool {
 			c.edges++
 			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result}
 			if test >= 0 {
@@ -376,7 +417,7 @@ func (c *covering) decisions() {
 				s.counter.Line, s.counter.Col = span.Line, span.Col
 				s.test, s.reg, s.half = c.sampled(i, test)
 			}
-			c.jumps[i] = c.addEnding(s)
+			return c.addEnding(i, s)
 		})
 	}
 }
@@ -394,15 +435,15 @@ func (c *covering) returns() {
 		if _, taken := c.jumps[i]; c.target[i] < 0 || taken || !to[i] || !c.body[i] || !at.before(last) {
 			continue
 		}
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) {
-			c.jumps[i] = c.addEnding(ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) bool {
+			return c.addEnding(i, ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
 		})
 	}
 	c.strange = strange
 }
 
 // edge calls found for an edge of a branch that leaves, if the program then ends at once.
-func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32)) {
+func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32) bool) {
 	next, target := c.next[i], c.target[i]
 	if next < 0 || next >= len(c.next) || leaves(next) == leaves(target) {
 		return
@@ -412,11 +453,10 @@ func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32)
 		v = next
 	}
 	result, ok := c.ends(v)
-	if !ok {
+	if !ok || !found(result) {
 		c.strange = true
 		return
 	}
-	found(result)
 	if v == next { // the code after the branch leads to the ending
 		c.after[i] = plain(jump(asm.Ja, 0, 0, 0))
 	}
@@ -433,19 +473,19 @@ func (c *covering) sampled(i, test int) (of int, reg asm.Register, half bool) {
 	t, ins := &c.clause.Tests[test], &c.insns[i]
 	switch {
 	case SampledBuiltin(t) != "":
-		return test, 0, false
+		return test, noRegister, false
 	case SampledText(t):
 		for j := c.first; j < i; j++ {
 			if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {
 				switch asm.BuiltinFunc(c.insns[j].Constant) {
 				case asm.FnProbeReadKernelStr, asm.FnProbeReadUserStr, asm.FnProbeReadStr:
-					return test, 0, false
+					return test, noRegister, false
 				}
 			}
 		}
-		return -1, 0, false
+		return -1, noRegister, false
 	case t.Kind != "int" || ins.OpCode.Source() != asm.ImmSource || !compares(t.Op, ins.OpCode.JumpOp()) || ins.Constant != t.Number:
-		return -1, 0, false
+		return -1, noRegister, false
 	}
 	return test, ins.Dst, ins.OpCode.Class() == asm.Jump32Class
 }
@@ -480,38 +520,49 @@ func compares(op string, jump asm.JumpOp) bool {
 // symbolOf returns the ELF symbol of a map of the script.
 func (c *covering) symbolOf(name string) string { return c.Symbols[name] }
 
-// addEnding returns the index of the first instruction of an ending, counted from the end of the function.
-func (c *covering) addEnding(s ending) int {
-	if at, ok := c.endingAt[s]; ok {
-		return at
-	}
-	at := Slots(c.endings)
-	c.endingAt[s] = at
-	var p prologue
-	if s.test >= 0 && s.reg != asm.R5 {
-		p.emit(mov(asm.R5, s.reg))
-	}
-	p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord))
-	if word, ok := c.Index(s.counter); ok {
-		p.add(count(asm.R1, asm.R2, word)...)
+// addEnding makes the edge of a branch lead to an ending; false if there is no counter for it.
+func (c *covering) addEnding(i int, s ending) bool {
+	at, ok := c.endingAt[s]
+	if !ok {
+		word, ok := c.Index(s.counter)
+		if !ok {
+			return false
+		}
+		at = Slots(c.endings)
+		c.endingAt[s] = at
+		var p prologue
+		if s.test >= 0 && s.reg != noRegister {
+			p.emit(mov(asm.R7, s.reg))
+		}
+		if c.late {
+			c.address(&p)
+		} else {
+			p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord))
+		}
+		p.add(c.count(asm.R1, asm.R2, word)...)
 		if s.test >= 0 {
+			if c.atomic {
+				p.emit(load(asm.R2, asm.R1, wordOffset(word), asm.DWord))
+			}
 			c.draw(&p, &s)
 		}
-	} else {
-		c.strange = true
+		p.land(p.leaving)
+		p.emit(movImm(asm.R0, s.result), exit())
+		c.endings = append(c.endings, p.insns...)
 	}
-	p.land(p.leaving)
-	p.emit(movImm(asm.R0, s.result), exit())
-	c.endings = append(c.endings, p.insns...)
-	return at
+	c.jumps[i] = at
+	return true
 }
 
 // draw adds the value of a test to the samples: r1 has the address of the counters, r2 the number of times that the test was
-// false on this CPU, and r5 the value, if it was in a register.
+// false on this CPU, and r7 the value, if it was in a register.
 func (c *covering) draw(p *prologue, s *ending) {
 	t := &c.clause.Tests[s.test]
 	p.emit(jump(asm.JLE, asm.R2, sampleAll, 2), aluImm(asm.And, asm.R2, sampleEvery-1))
 	p.leave(asm.JNE, asm.R2, 0)
+	if c.late {
+		p.emit(store(asm.RFP, c.at, asm.R1, asm.DWord))
+	}
 	for off := int16(8); off < SampleKey; off += 8 {
 		p.emit(set(asm.R1, off, 0))
 	}
@@ -572,9 +623,9 @@ func (c *covering) draw(p *prologue, s *ending) {
 			break
 		}
 		if s.half {
-			p.emit(aluImm(asm.LSh, asm.R5, 32), aluImm(asm.RSh, asm.R5, 32))
+			p.emit(aluImm(asm.LSh, asm.R7, 32), aluImm(asm.RSh, asm.R7, 32))
 		}
-		p.emit(store(asm.R1, 8, asm.R5, asm.DWord))
+		p.emit(store(asm.R1, 8, asm.R7, asm.DWord))
 	}
 	p.emit(load(asm.R2, asm.RFP, c.at, asm.DWord))
 	p.add(asm.LoadMapPtr(asm.R1, c.Samples))

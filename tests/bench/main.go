@@ -7,8 +7,8 @@
 // The axes are compile (time and memory of the whole process), code (instructions after loading, and
 // those processed by the verifier), events (cost of one event), output (events printed without loss),
 // latency (delay until they are printed, and the loss in a burst), loader (start, memory, size) and attach
-// (many probes). One more only runs if named by -only: fleet (snapshots, a thousand hosts in a real
-// Prometheus, btc merge, btc replay). Runs of the two tools alternate and change their order each round; results are
+// (many probes). Two more only run if named by -only: fleet (snapshots, a thousand hosts in a real
+// Prometheus, btc merge, btc replay) and why (what the counters of --why add to an event). Runs of the two tools alternate and change their order each round; results are
 // medians, with the minimum and the maximum. docs/bench keeps the figures of axes that are no longer
 // measured: layouts and filters.
 // It writes bench.json, bench.svg and bench.md.
@@ -62,6 +62,7 @@ var axes = []struct {
 	{name: "loader", run: (*bench).loader},
 	{name: "attach", run: (*bench).attach},
 	{name: "fleet", run: (*bench).fleet, asked: true},
+	{name: "why", run: (*bench).why, asked: true},
 }
 
 func main() {
