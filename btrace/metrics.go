@@ -9,6 +9,7 @@ import (
 	"math"
 	"sync"
 
+	"btc/internal/aggregate"
 	"btc/loader/metrics"
 	"btc/loader/output"
 	"btc/loader/run"
@@ -20,6 +21,7 @@ import (
 type Metrics struct {
 	session *Session
 	options MetricOptions
+	buckets aggregate.Range
 	mu      sync.Mutex // guards sampler
 	sampler *output.Sampler
 }
@@ -31,6 +33,8 @@ type MetricOptions struct {
 	Object string
 	// MaxSeries is the maximum number of series per metric; 0: 10000. Keys beyond it are combined to "other".
 	MaxSeries int
+	// Buckets are the bounds of histograms of hist(), such as 1us..10s or 1us..10s/2, as btrun --buckets; "": all.
+	Buckets string
 }
 
 // MetricKind is the type of a metric, by Prometheus' name.
@@ -72,6 +76,10 @@ func (s *Session) Metrics(o MetricOptions) (*Metrics, error) {
 	if o.MaxSeries < 0 {
 		return nil, errors.New("a negative MaxSeries")
 	}
+	buckets, err := aggregate.ParseRange(o.Buckets)
+	if err != nil {
+		return nil, fmt.Errorf("buckets: %w", err)
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.state == closed {
@@ -80,7 +88,7 @@ func (s *Session) Metrics(o MetricOptions) (*Metrics, error) {
 	if o.Object == "" {
 		o.Object = s.object
 	}
-	m := &Metrics{session: s, options: o}
+	m := &Metrics{session: s, options: o, buckets: buckets}
 	s.run.Read(m.follow)
 	return m, nil
 }
@@ -91,7 +99,7 @@ func (m *Metrics) Object() string { return m.options.Object }
 // follow makes the metrics those of the object that counts.
 func (m *Metrics) follow(r run.MapReader) {
 	if m.sampler == nil || m.sampler.Manifest != r.Manifest() {
-		m.sampler = r.Sampler(m.options.Object, m.options.MaxSeries)
+		m.sampler = r.Sampler(m.options.Object, m.options.MaxSeries, m.buckets)
 	}
 }
 

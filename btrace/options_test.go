@@ -71,7 +71,7 @@ func TestOptionsReachRun(t *testing.T) {
 
 	var r Report
 	filled(t, &r)
-	r.Format, r.Buffer, r.Sort, r.Map = "json", "none", "key", ""
+	r.Format, r.Buffer, r.Sort, r.Map, r.Buckets = "json", "none", "key", "", "/2"
 	if err := r.sendTo(ro, &object.Object{}); err != nil {
 		t.Fatal(err)
 	}

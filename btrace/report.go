@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/loader/diag"
 	"btc/loader/format"
 	"btc/loader/metrics"
@@ -51,9 +52,11 @@ type Report struct {
 	Names bool
 
 	// Object is the object's name in metrics; "": that of its file without .o, or of the script if there is no file.
-	// MaxSeries is the maximum number of series per metric; 0: 10000.
+	// MaxSeries is the maximum number of series per metric; 0: 10000. Buckets are the bounds of those of hist(), such as
+	// 1us..10s or 1us..10s/2, as btrun --buckets; "": all.
 	Object    string
 	MaxSeries int
+	Buckets   string
 
 	// Map is the map that the formats folded and pprof write, with or without "@"; "": the only one with a stack in its
 	// key.
@@ -108,6 +111,9 @@ func (r *Report) sendTo(ro *run.Options, x *object.Object) error {
 		return errors.New("a report with a negative Every, Top or MaxSeries")
 	case (ro.Sink.Metrics || ro.Sink.Profile) && ro.Mode != "":
 		return fmt.Errorf("the format %s writes maps, and the mode %s has none", r.Format, ro.Mode)
+	}
+	if _, err := aggregate.ParseRange(r.Buckets); err != nil {
+		return fmt.Errorf("buckets: %w", err)
 	}
 	if err := ro.Sink.CheckMap(x.Manifest, r.Map); err != nil {
 		return err

@@ -160,6 +160,9 @@ func (r *fanRun) run(line *option.Line) int {
 	if err := r.btrun.Check(); err != nil {
 		return fail("%v", err)
 	}
+	if r.report.buckets.String() != "" && !output.Find(r.report.form).Metrics {
+		return fail("--buckets needs a metrics format: -f prometheus or openmetrics")
+	}
 	args, status := r.prepare(line)
 	if status != 0 {
 		return status

@@ -16,11 +16,13 @@ import (
 	"golang.org/x/term"
 
 	"btc/fleet/replay"
+	"btc/internal/aggregate"
 	"btc/internal/blocks"
 	"btc/internal/color"
 	"btc/internal/option"
 	"btc/internal/safefile"
 	"btc/loader/format"
+	"btc/loader/options"
 	"btc/loader/output"
 )
 
@@ -29,6 +31,17 @@ type replayOptions struct {
 	form, file, mapName string
 	color               string
 	from, to            replay.Moment
+	buckets             aggregate.Range
+}
+
+// setBuckets returns the setter of the bounds of metrics.
+func setBuckets(to *aggregate.Range) func(string) error {
+	return func(text string) (err error) {
+		if *to, err = aggregate.ParseRange(text); err != nil {
+			return fmt.Errorf("--buckets: %w", err)
+		}
+		return nil
+	}
 }
 
 func replayCommand() *command {
@@ -61,6 +74,7 @@ func replayCommand() *command {
 				Help: "format of the output: " + output.Usage() + ", svg (a flame graph), or perfetto (a timeline for Perfetto); default: that of the name of -o (.svg, .html for the page of btc report, .pb.gz, .folded, .pftrace, .jsonl), else that of the run, or text if it was json2 or pprof"},
 			{Name: "map", Value: "NAME", To: &r.mapName, Help: "with the formats svg, folded and pprof: the map to show, if several have a stack in their keys"},
 			{Name: "output", Short: "o", Value: "FILE", To: &r.file, Help: "write the output to FILE"},
+			{Name: "buckets", Value: "RANGE", To: setBuckets(&r.buckets), Help: "with the formats of metrics: " + options.BucketsHelp + ", or those of the run"},
 			{Name: "from", Value: "TIME", To: moment("from", &r.from),
 				Help: "leave out what was before TIME: a time since the start of the run, such as 90s, or one such as 2026-11-21T14:24:09Z"},
 			{Name: "to", Value: "TIME", To: moment("to", &r.to), Help: "leave out what was after TIME"},
@@ -101,10 +115,12 @@ func (r *replayOptions) replay(name string) error {
 	if form := profileForm(r.form, r.file); form != "" {
 		return r.profile(name, in, form)
 	}
-	opts := replay.Options{Format: r.format(), Map: r.mapName, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
+	opts := replay.Options{Format: r.format(), Map: r.mapName, Buckets: r.buckets, From: r.from, To: r.to, Out: os.Stdout, Err: onTerminal(os.Stderr)}
 	var out io.WriteCloser
 	opts.Open = func(o *replay.Options) error {
 		switch {
+		case r.buckets.String() != "" && !o.Format.Metrics:
+			return fmt.Errorf("--buckets needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
 		case r.file != "":
 			c, err := createCompressed(r.file)
 			if err != nil {

@@ -122,3 +122,38 @@ func TestReplayTimeline(t *testing.T) {
 		os.Remove(file)
 	}
 }
+
+// TestReplayBuckets checks that a replay has the bounds of the run, or those of its own option, which only metrics have.
+func TestReplayBuckets(t *testing.T) {
+	text, err := os.ReadFile("testdata/biostacks.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	chosen := filepath.Join(dir, "chosen.jsonl")
+	if err := os.WriteFile(chosen, bytes.Replace(text, []byte(`"max_series": 0`), []byte(`"max_series": 0, "buckets": "1us..1ms/2"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		file, buckets string
+		want          int // buckets of a key
+	}{{"testdata/biostacks.jsonl", "", 66}, {"testdata/biostacks.jsonl", "1..8", 5}, {chosen, "", 8}, {chosen, "1..8", 5}} {
+		r := &replayOptions{form: "prometheus", file: filepath.Join(dir, "out")}
+		if err := setBuckets(&r.buckets)(c.buckets); err != nil {
+			t.Fatal(err)
+		}
+		err := r.replay(c.file)
+		out, err2 := os.ReadFile(r.file)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		if keys, n := bytes.Count(out, []byte("_us_count{")), bytes.Count(out, []byte("_us_bucket{")); keys == 0 || n != c.want*keys {
+			t.Errorf("%s, --buckets=%s: %d buckets of %d keys, want %d of each", c.file, c.buckets, n, keys, c.want)
+		}
+	}
+	r := &replayOptions{form: "text", file: filepath.Join(dir, "out")}
+	setBuckets(&r.buckets)("1..8")
+	if err := r.replay("testdata/biostacks.jsonl"); err == nil || !strings.Contains(err.Error(), "--buckets needs a metrics format") {
+		t.Error(err)
+	}
+}

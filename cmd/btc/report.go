@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"btc/fleet/merge"
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/internal/option"
 	"btc/internal/safefile"
 	"btc/loader/format"
+	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/render"
 )
@@ -25,7 +27,8 @@ type mergedReport struct {
 	top            int
 	order          string
 	summary        bool
-	begun          bool // json2: the head is written
+	begun          bool            // json2: the head is written
+	buckets        aggregate.Range // of metrics
 }
 
 // table returns the options; formats are the formats that the command supports besides text and
@@ -36,7 +39,7 @@ func (r *mergedReport) table(formats ...string) option.Table {
 	if len(formats) > 0 {
 		help = "format of the report: text, json2 (which btc merge reads), or a format of metrics; default: text"
 	}
-	return option.Table{
+	table := option.Table{
 		{Name: "by", Value: "WHAT", Choices: option.Choices("host"), To: &r.by,
 			Help: "with host, make the host the first part of each key"},
 		{Name: "format", Short: "f", Value: "FORMAT", To: &r.form, Help: help,
@@ -48,6 +51,10 @@ func (r *mergedReport) table(formats ...string) option.Table {
 		{Name: "summary", To: &r.summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
 	}
+	if len(formats) > 0 {
+		table = append(table, option.Option{Name: "buckets", Value: "RANGE", To: setBuckets(&r.buckets), Help: "with metrics: " + options.BucketsHelp})
+	}
+	return table
 }
 
 func (r *mergedReport) setTop(text string) error {
@@ -82,7 +89,7 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 			name)
 	}
 	if output.Find(r.form).Metrics {
-		return writeMetrics(w, output.Find(r.form), runs, m, object, lost)
+		return r.writeMetrics(w, output.Find(r.form), runs, m, object, lost)
 	}
 	now := time.Now()
 	if r.form == output.Lossless {
@@ -121,12 +128,11 @@ func (r *mergedReport) write(w io.Writer, runs *merge.Runs, m *manifest.Manifest
 }
 
 // writeMetrics writes merged maps as the metrics of one run.
-func writeMetrics(w io.Writer, f *output.Format, runs *merge.Runs, m *manifest.Manifest, object string,
-	lost uint64) error {
+func (r *mergedReport) writeMetrics(w io.Writer, f *output.Format, runs *merge.Runs, m *manifest.Manifest, object string, lost uint64) error {
 	merged, maps := runs.Maps(m)
 	var err error
 	run := &output.Run{
-		Manifest: merged, Env: &format.Env{}, Object: object, At: time.Now(),
+		Manifest: merged, Env: &format.Env{}, Object: object, Buckets: r.buckets, At: time.Now(),
 		Message: func(text string) { fmt.Fprintln(os.Stderr, "btc: "+text) },
 		Losses:  func() []output.Loss { return []output.Loss{{Cause: "events", N: lost}} },
 	}

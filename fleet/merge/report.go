@@ -104,7 +104,7 @@ func (r *Runs) Maps(base *manifest.Manifest) (*manifest.Manifest, []output.Map) 
 			continue
 		}
 		x := base.Map(name)
-		d.Help, d.Unit, d.KeyNames = x.Help, x.Unit, x.KeyNames
+		d.Help, d.Unit, d.Range, d.KeyNames = x.Help, x.Unit, x.Range, x.KeyNames
 		if r.ByHost {
 			d.KeyNames = append([]string{"host"}, x.KeyNames...)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"btc/fleet/merge"
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/format"
@@ -38,7 +39,8 @@ type Options struct {
 	Format   *output.Format // nil: that of the run, or text if that is a recording or not for terminals
 	Map      string         // as output.Run.Map
 	From, To Moment
-	Escape   bool // text: show control characters in strings as \xNN
+	Buckets  aggregate.Range // of metrics; "": those of the run
+	Escape   bool            // text: show control characters in strings as \xNN
 	// Terminal, if it is not nil, makes text end with sparklines and heat maps of what was shown more than once.
 	Terminal *Terminal
 	Out, Err io.Writer
@@ -448,9 +450,15 @@ func (p *player) head(text []byte, line gjson.Result) error {
 		Trailer: m.Config.StrTruncTrailer, Escape: p.opts.Escape && !p.opts.Format.JSON, Names: line.Get("names").Bool(),
 		Local: p.local,
 	}
+	buckets := p.opts.Buckets
+	if buckets.String() == "" {
+		if buckets, err = aggregate.ParseRange(line.Get("buckets").String()); err != nil {
+			return fmt.Errorf("buckets: %w", err)
+		}
+	}
 	p.begin(&output.Run{
 		Object: line.Get("name").String(), Host: line.Get("host").String(), Arch: line.Get("arch").String(),
-		MaxSeries: int(line.Get("max_series").Int()), Started: started,
+		MaxSeries: int(line.Get("max_series").Int()), Buckets: buckets, Started: started,
 	}, env)
 	p.sink = p.opts.Format.New(p.run)
 	if p.merged && p.opts.Format == &output.Text {

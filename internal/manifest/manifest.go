@@ -316,11 +316,12 @@ type Map struct {
 
 // MapNames are what people call a map and its parts: the same in the compiler's front end, the IR and a manifest.
 type MapNames struct {
-	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for a part without a name. Help and
-	// Unit are from the script's comment on the map, for metrics.
+	// KeyNames are the script's names for the parts of the key ("pid", "ret"), "" for a part without a name. Help, Unit and
+	// Range are from the script's comment on the map, for metrics; Range is as in btrun --buckets.
 	KeyNames []string `json:"key_names,omitempty"`
 	Help     string   `json:"help,omitempty"`
 	Unit     string   `json:"unit,omitempty"`
+	Range    string   `json:"range,omitempty"`
 }
 
 // MapParams are the arguments of the aggregation of a map: the same in the compiler's front end, the IR and a manifest.

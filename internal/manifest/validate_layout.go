@@ -44,6 +44,9 @@ func (x *Map) checkMetrics(c *checker, path place) {
 	if c.err == nil && x.Unit != "" && !IsUnit(x.Unit) {
 		c.fail(path.key("unit"), "%q is not a unit: letters, digits and _", clip(x.Unit))
 	}
+	if _, err := aggregate.ParseRange(x.Range); err != nil {
+		c.fail(path.key("range"), "%.200v", err)
+	}
 	c.within(path.key("key_names"), int64(len(x.KeyNames)), 0, maxFields)
 	for i, name := range x.KeyNames {
 		c.text(path.item("key_names", i), name, maxName)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 )
@@ -41,6 +42,20 @@ type Metric struct {
 	Labels []string
 	// Bounds are the upper bounds (inclusive) of a histogram's buckets, except the last, which has none.
 	Bounds []int64
+	ends   []int // the bucket of the map that ends at each of Bounds
+}
+
+// Fold returns the counts of the metric's buckets from those of the map's, of which the last ones may be missing.
+func (m *Metric) Fold(counts []uint64) []uint64 {
+	folded := make([]uint64, len(m.Bounds)+1)
+	at := 0
+	for i, n := range counts {
+		for at < len(m.ends) && m.ends[at] < i {
+			at++
+		}
+		folded[at] += n
+	}
+	return folded
 }
 
 // ObjectLabel is the label that each series has: the object's name.
@@ -70,8 +85,9 @@ var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
 
 // Of returns the metrics of an object's maps in the order of the manifest, and the names of
 // the maps that are not metrics because their values are not numbers. object is the object's name,
-// such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT.
-func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
+// such as "reads" for reads.o; names of metrics are btc_OBJECT_MAP_UNIT. Each hist() has the bounds that the range has,
+// or that of its map if it is the zero Range; those of an lhist() are the script's.
+func Of(m *manifest.Manifest, object string, chosen aggregate.Range) (list []Metric, left []string) {
 	used := map[string]bool{
 		Up:               true,
 		Lost + Total:     true,
@@ -89,10 +105,12 @@ func Of(m *manifest.Manifest, object string) (list []Metric, left []string) {
 			left = append(left, x.Name)
 			continue
 		}
-		list = append(list, Metric{
+		metric := Metric{
 			Map: x, Name: unique(used, baseName(object, x), kind, x.Unit), Kind: kind, Help: help(x), Unit: x.Unit,
-			Labels: labels(x), Bounds: bounds(x),
-		})
+			Labels: labels(x),
+		}
+		metric.bound(chosen)
+		list = append(list, metric)
 	}
 	return list, left
 }
@@ -244,22 +262,25 @@ func Parts(x *manifest.Map) []manifest.Field {
 	return []manifest.Field{{Layout: *key}}
 }
 
-// bounds returns the largest values in the buckets: all values are integers. They increase strictly, which OTLP and
-// Prometheus require: buckets of hist() for unsigned values that signed ones cannot have are left out.
-func bounds(x *manifest.Map) []int64 {
-	if x.Shape != "hist" && x.Shape != "lhist" {
-		return nil
+// bound sets the bounds: the largest values in the buckets, because all values are integers. They increase strictly, which
+// OTLP and Prometheus require: buckets of hist() for unsigned values that signed ones cannot have are left out.
+func (m *Metric) bound(chosen aggregate.Range) {
+	if m.Kind != Histogram {
+		return
 	}
-	b := x.Buckets()
-	out := make([]int64, 0, b.Len()-1)
-	for i := range cap(out) {
+	if chosen.String() == "" {
+		chosen, _ = aggregate.ParseRange(m.Map.Range) // which the manifest's reader has checked
+	}
+	b := m.Map.Buckets()
+	for i := range b.Len() - 1 {
 		_, high := b.Bounds(i)
-		out = append(out, high)
+		if b.Step != 0 || chosen.Has(high) {
+			m.Bounds, m.ends = append(m.Bounds, high), append(m.ends, i)
+		}
 		if high == math.MaxInt64 {
 			break
 		}
 	}
-	return out
 }
 
 // identifier makes a name of letters, digits and "_".

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 )
@@ -49,7 +50,7 @@ func TestKinds(t *testing.T) {
 		{manifest.Map{Shape: "plain", Value: tuple("int")}, ""},
 	} {
 		c.x.Name = "@x"
-		list, left := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o")
+		list, left := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o", aggregate.Range{})
 		switch {
 		case c.want == "" && (len(list) > 0 || !slices.Equal(left, []string{"@x"})):
 			t.Errorf("%s of %v: %v, left %v; want it left", c.x.Shape, c.x.Value, list, left)
@@ -94,7 +95,7 @@ func TestNames(t *testing.T) {
 		{"lost", []manifest.Map{count("@", ""), gauge("@", "")}, []string{"btc_lost_2", "btc_lost"}},
 		{"probe", []manifest.Map{gauge("@up", ""), gauge("@covered", "seconds"), count("@cpu", "seconds")}, []string{"btc_probe_up_2", "btc_probe_covered_2_seconds", "btc_probe_cpu_2_seconds"}},
 	} {
-		list, _ := Of(&manifest.Manifest{Maps: c.maps}, c.object)
+		list, _ := Of(&manifest.Manifest{Maps: c.maps}, c.object, aggregate.Range{})
 		var got []string
 		for _, m := range list {
 			got = append(got, m.Name)
@@ -114,7 +115,7 @@ func TestHelp(t *testing.T) {
 		{manifest.Map{Name: "@a", Shape: "plain", Value: integer(false)}, "Value of @a."},
 		{manifest.Map{Name: "@a", Shape: "count", MapNames: manifest.MapNames{Help: "Größe of\tall\nreads ~\x7f\u0085\u00a0."}}, "Größe of all reads ~  \u00a0."},
 	} {
-		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o")
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o", aggregate.Range{})
 		if list[0].Help != c.want {
 			t.Errorf("%q, want %q", list[0].Help, c.want)
 		}
@@ -152,7 +153,7 @@ func TestLabels(t *testing.T) {
 		{"series without a key", manifest.Map{Shape: "tseries", Key: interval}, nil},
 	} {
 		c.x.Name = "@x"
-		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o")
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o", aggregate.Range{})
 		if d := cmp.Diff(c.want, list[0].Labels); d != "" {
 			t.Errorf("%s: -want +got\n%s", c.what, d)
 		}
@@ -185,7 +186,7 @@ func TestBounds(t *testing.T) {
 		{manifest.Map{Shape: "count"}, nil, 0},
 	} {
 		c.x.Name = "@x"
-		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o")
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{c.x}}, "o", aggregate.Range{})
 		got := list[0].Bounds
 		if len(got) != c.n || !slices.Equal(got[:min(len(c.want), len(got))], c.want) {
 			t.Errorf("%s: %d bounds %d, want %d that begin with %d", c.x.Shape, len(got), got, c.n, c.want)
@@ -198,7 +199,7 @@ func TestBounds(t *testing.T) {
 func TestStrictBounds(t *testing.T) {
 	for bits := range 6 {
 		x := manifest.Map{Name: "@h", Shape: "hist", MapParams: manifest.MapParams{Bits: bits}}
-		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{x}}, "x")
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{x}}, "x", aggregate.Range{})
 		bounds := list[0].Bounds
 		strict := slices.Clone(bounds)
 		slices.Sort(strict)
@@ -209,7 +210,7 @@ func TestStrictBounds(t *testing.T) {
 }
 
 func TestUnit(t *testing.T) {
-	list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{{Name: "@x", Shape: "count", MapNames: manifest.MapNames{Unit: "seconds"}}}}, "o")
+	list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{{Name: "@x", Shape: "count", MapNames: manifest.MapNames{Unit: "seconds"}}}}, "o", aggregate.Range{})
 	if list[0].Unit != "seconds" {
 		t.Errorf("unit %q", list[0].Unit)
 	}
@@ -221,6 +222,26 @@ func TestObjectName(t *testing.T) {
 	} {
 		if got := ObjectName(path); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// TestRange checks that the bounds of a hist() are those of the command line, or else of the script, and that those of an
+// lhist() are its own.
+func TestRange(t *testing.T) {
+	given, err := aggregate.ParseRange("1..4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hist := manifest.Map{Name: "@h", Shape: "hist", MapNames: manifest.MapNames{Range: "4..8"}}
+	lhist := manifest.Map{Name: "@l", Shape: "lhist", MapParams: manifest.MapParams{Max: 2, Step: 1}}
+	for _, c := range []struct {
+		chosen aggregate.Range
+		want   []int64
+	}{{aggregate.Range{}, []int64{3, 7}}, {given, []int64{0, 1, 3}}} {
+		list, _ := Of(&manifest.Manifest{Maps: []manifest.Map{hist, lhist}}, "o", c.chosen)
+		if !slices.Equal(list[0].Bounds, c.want) || !slices.Equal(list[1].Bounds, []int64{-1, 0, 1}) {
+			t.Errorf("%s: bounds %d and %d, want %d", c.chosen, list[0].Bounds, list[1].Bounds, c.want)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/color"
 	"btc/internal/option"
 	"btc/loader/permit"
@@ -146,6 +147,7 @@ func (v *Values) Table() option.Table {
 			Help: "show all maps every TIME, such as 15s, without clearing them; for a format of documents, -o FILE contains the last one"},
 		{Name: "max-series", Value: "N", Group: writing, To: setCount("--max-series", &v.MaxSeries, 1, 1<<24),
 			Help: "maximum number of series per metric; further keys are summed as \"other\"; default: 10000"},
+		{Name: "buckets", Value: "RANGE", Group: writing, To: v.setBuckets, Help: "with metrics: " + BucketsHelp},
 		{Name: "map", Value: "NAME", Group: writing, To: &v.Map,
 			Help: "with -f folded or -f pprof: the map to write, if several have a stack in their keys"},
 		{Name: "rotate", Value: "SIZE", Group: writing, To: &v.Rotate,
@@ -236,6 +238,18 @@ func allowed() []option.Choice {
 		all = append(all, option.Choice{Name: name, Help: p.Help})
 	}
 	return all
+}
+
+// BucketsHelp describes the values of --buckets.
+const BucketsHelp = "bounds of histograms of hist(), such as 1us..10s, rounded outward to powers of two, or 1us..10s/2 with every second one; default: all"
+
+func (v *Values) setBuckets(text string) error {
+	_, err := aggregate.ParseRange(text)
+	if err != nil {
+		return fmt.Errorf("--buckets: %w", err)
+	}
+	v.Buckets = text
+	return nil
 }
 
 // maxPIDs is the maximum number of processes on a command line: each takes a descriptor while it

@@ -80,6 +80,7 @@ type Report struct {
 
 	Object    string
 	MaxSeries int
+	Buckets   string
 	Map       string
 
 	Quiet, Verbose bool

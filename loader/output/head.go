@@ -39,6 +39,9 @@ func (r *Run) AppendHead(dst []byte, h *Head) []byte {
 	text("name", r.Object)
 	text("format", h.Format)
 	dst = fmt.Appendf(dst, `, "names": %v, "summary": %v, "max_series": %d`, r.Env.Names, h.Top.Summary, r.MaxSeries)
+	if buckets := r.Buckets.String(); buckets != "" {
+		text("buckets", buckets)
+	}
 	text("sort", h.Top.Order)
 	text("str_trunc_trailer", r.Manifest.Config.StrTruncTrailer)
 	dst = fmt.Appendf(dst, `, "print_maps_on_exit": %v, "args": `, r.Manifest.Config.PrintMapsOnExit)

@@ -10,6 +10,7 @@ package output
 import (
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/render"
@@ -95,8 +96,10 @@ type Run struct {
 	Arch string
 	// Map is the name of the map that a format of profiles writes; "": the only one with a stack in its key.
 	Map string
-	// MaxSeries is the maximum number of series of a metric; 0: DefaultMaxSeries.
+	// MaxSeries is the maximum number of series of a metric; 0: DefaultMaxSeries. Buckets selects the bounds of those of
+	// hist().
 	MaxSeries int
+	Buckets   aggregate.Range
 	// Losses returns the losses since the start, by cause.
 	Losses func() []Loss
 	// Detachments returns the probes that were detached during the run, Costs what each attach

@@ -69,7 +69,7 @@ func (c *chosen) next(before series, size uint64, started time.Time) series {
 // NewSampler returns a sampler of the maps of a run.
 func NewSampler(r *Run) *Sampler {
 	s := &Sampler{Run: r, seen: map[string]*chosen{}}
-	s.list, s.left = metrics.Of(r.Manifest, r.Object)
+	s.list, s.left = metrics.Of(r.Manifest, r.Object, r.Buckets)
 	return s
 }
 
@@ -111,7 +111,13 @@ func (s *Sampler) samples(x *Map) (*metrics.Metric, []sample) {
 		byText[text] = len(out)
 		out = append(out, sample{values: values, el: el})
 	}
-	return m, s.limit(m, out)
+	out = s.limit(m, out)
+	if m.Kind == metrics.Histogram {
+		for i := range out {
+			out[i].el.Buckets = m.Fold(out[i].el.Buckets)
+		}
+	}
+	return m, out
 }
 
 // labels appends the label values for a part of a key. For a cgroup that is its path, followed by

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/format"
@@ -241,13 +242,13 @@ func (x *Session) Losses() ([]manifest.Loss, []uint64) {
 
 // Sampler returns a sampler of the maps, whose keys are named as those of a run that prints metrics. It may be used with
 // readers of the same manifest, by one goroutine at a time.
-func (r MapReader) Sampler(object string, maxSeries int) *output.Sampler {
+func (r MapReader) Sampler(object string, maxSeries int, buckets aggregate.Range) *output.Sampler {
 	s := r.s
 	if hasCgroupKey(s.manifest) {
 		s.names.cgroups.Load()
 	}
 	facts := s.facts()
-	facts.Object, facts.MaxSeries = object, maxSeries
+	facts.Object, facts.MaxSeries, facts.Buckets = object, maxSeries, buckets
 	return output.NewSampler(facts)
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/format"
 	"btc/loader/output"
@@ -54,9 +55,10 @@ func (s *session) facts() *output.Run {
 	if s.started.IsZero() {
 		s.started = time.Now()
 	}
+	buckets, _ := aggregate.ParseRange(s.opts.Buckets) // which was checked
 	return &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Map: s.opts.Map, Started: s.started,
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Buckets: buckets, Map: s.opts.Map, Started: s.started,
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
 }

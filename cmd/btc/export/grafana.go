@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"btc/internal/aggregate"
 	"btc/internal/manifest"
 	"btc/loader/metrics"
 )
@@ -23,7 +24,7 @@ const grafanaSchema = 42
 // object, and the maps that are not metrics. Queries are in PromQL with Grafana's variables
 // $datasource, $instance, $__rate_interval and $__range.
 func Grafana(m *manifest.Manifest, object string) (data []byte, left []string, err error) {
-	list, left := metrics.Of(m, object)
+	list, left := metrics.Of(m, object, aggregate.Range{})
 	if len(list) == 0 {
 		return nil, left, errors.New("no map of the script is a metric")
 	}
@@ -385,7 +386,7 @@ var Quantiles = []float64{0.5, 0.9, 0.99}
 // counters, averages, and quantiles of histograms, over all hosts, in total and by key. window is a
 // PromQL duration. Names have the form level:metric:operation.
 func Rules(m *manifest.Manifest, object, window string) (text string, left []string, err error) {
-	list, left := metrics.Of(m, object)
+	list, left := metrics.Of(m, object, aggregate.Range{})
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by btc export rules from %s.\ngroups:\n  - name: %s\n    rules:\n",
 		strings.Map(printable, m.Script.File), quoted("btc_"+object))

@@ -145,6 +145,9 @@ func parseLine(args []string, carried *bundle.Contents) (*arguments, error) {
 	if o.MaxSeries != 0 && !o.format.Metrics {
 		return o, fmt.Errorf("--max-series needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
 	}
+	if o.Buckets != "" && !o.format.Metrics {
+		return o, fmt.Errorf("--buckets needs a metrics format: -f %s", strings.Join(output.MetricNames(), ", "))
+	}
 	o.after = line.After
 	return o, nil
 }
