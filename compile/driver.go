@@ -247,7 +247,7 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	if d, found := backendmanifest.TooLarge(m); found {
 		return nil, d
 	}
-	doc, err := backendmanifest.Marshal(in.given(backendmanifest.Build(m, funcs, object, in.Compiler)))
+	doc, err := backendmanifest.Marshal(in.calls(in.given(backendmanifest.Build(m, funcs, object, in.Compiler))))
 	var invalid *manifest.FormatError
 	if errors.As(err, &invalid) && invalid.Size {
 		return nil, tooLarge(m, invalid)
@@ -262,6 +262,24 @@ func lower(in Input, m *ir.Module, frame int) (*Output, error) {
 	in.dump("object", func() string { return sections(file) })
 	in.dump("manifest", func() string { return string(doc) })
 	return &Output{Object: file, Manifest: doc, Module: m, Funcs: funcs}, nil
+}
+
+// calls adds the call sites of functions of uprobes to a manifest, which btrun --why names where they are inlined.
+func (in Input) calls(m *manifest.Manifest) *manifest.Manifest {
+	if in.Files == nil || in.For != "" {
+		return m
+	}
+	for i := range m.Programs {
+		p := &m.Programs[i]
+		a := &p.Attach
+		if p.Kind != probe.Uprobe && p.Kind != probe.Uretprobe || a.Name == "" || a.Lang != "" || len(a.Substitute) > 0 || probe.IsPattern(a.Target+a.Name) {
+			continue
+		}
+		if x, id, ok := in.Files.Calls(a.Target, a.Name); ok {
+			a.Calls = &manifest.Calls{Binary: id, Sites: x.Sites, Inlined: x.Inlined, In: x.In}
+		}
+	}
+	return m
 }
 
 // tooLarge reports the position of a construct that does not fit in a manifest.

@@ -214,12 +214,22 @@ type Attach struct {
 	Lang   string `json:"lang,omitempty"`
 	// Binary is the identity of the build of Target whose debug information the
 	// program relies on: "build-id:HEX", or "text:" and the SHA-256 of its code.
-	Binary  string `json:"binary,omitempty"`
+	Binary string `json:"binary,omitempty"`
+	// Calls are the call sites of the function in the debug information of a build of Target, for messages.
+	Calls   *Calls `json:"calls,omitempty"`
 	Missing string `json:"missing,omitempty"` // error (default), warn, ignore
 	// Substitute are the parts after the kind of a probe with parameters ($1) in its attach point: the loader substitutes
 	// their values and sets the other keys from the parts before it resolves the attach point. Such files require the
 	// feature attach-params.
 	Substitute []string `json:"fill,omitempty"`
+}
+
+// Calls are the call sites of a function.
+type Calls struct {
+	Binary  string   `json:"binary"` // the build: "build-id:HEX"
+	Sites   int      `json:"sites"`
+	Inlined int      `json:"inlined,omitempty"` // those at which the compiler has inlined the function
+	In      []string `json:"in,omitempty"`      // functions that have such
 }
 
 // Layout describes the meaning of bytes and how they print. Kinds are those of

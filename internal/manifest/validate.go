@@ -427,6 +427,16 @@ func (a *Attach) check(c *checker, path place, kind string) {
 	if len(a.Substitute) > 0 { // the loader checks the rest after substituting the parameters
 		return
 	}
+	if x := a.Calls; x != nil {
+		key := path.key("calls")
+		c.text(key.key("binary"), x.Binary, maxText)
+		c.within(key.key("sites"), int64(x.Sites), 0, 1<<31-1)
+		c.within(key.key("inlined"), int64(x.Inlined), 0, int64(x.Sites))
+		c.within(key.key("in"), int64(len(x.In)), 0, maxParts)
+		for i, name := range x.In {
+			c.text(key.item("in", i), name, maxText)
+		}
+	}
 	c.within(path.key("len"), int64(a.Len), 0, 8)
 	c.text(path.key("mode"), a.Mode, 8)
 	switch a.Missing {

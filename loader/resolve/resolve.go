@@ -91,6 +91,8 @@ type Match struct {
 	File   *os.File // uprobe: the file itself, which may no longer be at Path; nil: the one at Path
 	Offset uint64   // kprobe: bytes after the start of Name; uprobe: offset in the file
 
+	SameBuild bool // uprobe: the file is of the build of manifest.Attach.Calls
+
 	PID int // the process that the link is limited to, and its executable; 0: all
 
 	Several bool // kprobe: several functions have the name, or the name is ambiguous without the module

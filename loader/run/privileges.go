@@ -28,12 +28,12 @@ var keptCapabilities = []struct {
 	{unix.CAP_SYS_ADMIN, func(s *session) bool {
 		return !effective(unix.CAP_BPF) || !effective(unix.CAP_PERFMON) || attach.EachCPU(s.links.all) && eventsNeedAdmin()
 	}},
-	// Memory maps and root directories of processes that start later. The names of nested
+	// Memory maps and root directories of processes that start later, and what --why looks for in processes. The names of nested
 	// containers are in files below those root directories.
-	{unix.CAP_SYS_PTRACE, func(s *session) bool { return readsUsers(s) || namesContainers(s.manifest, &s.opts) }},
+	{unix.CAP_SYS_PTRACE, func(s *session) bool { return readsUsers(s) || namesContainers(s.manifest, &s.opts) || looksForWhy(s) }},
 	// Files of such processes, and files that cat() prints.
 	{unix.CAP_DAC_READ_SEARCH, func(s *session) bool {
-		return readsUsers(s) || namesContainers(s.manifest, &s.opts) || hasEvent(s.manifest, "cat")
+		return readsUsers(s) || namesContainers(s.manifest, &s.opts) || hasEvent(s.manifest, "cat") || looksForWhy(s)
 	}},
 	// Files that a process has mapped, if they were deleted or are in an overlay file system: /proc/PID/map_files.
 	{unix.CAP_CHECKPOINT_RESTORE, func(s *session) bool { return s.walks.unwinder != nil }},
@@ -50,6 +50,9 @@ var keptCapabilities = []struct {
 }
 
 func always(*session) bool { return true }
+
+// looksForWhy reports whether --why looks for its causes in processes. A policy forbids to report them.
+func looksForWhy(s *session) bool { return s.opts.Why && s.opts.Policy == nil }
 
 // readsUsers reports whether files of processes are read.
 func readsUsers(s *session) bool { return namesUsers(s.manifest) || s.walks.unwinder != nil }

@@ -155,7 +155,7 @@ func (r *reader) awaitRoom(stoppable bool) bool {
 
 // watches reports whether the run must poll something besides events and losses.
 func (r *reader) watches() bool {
-	return r.monitor.alarms == nil && (len(r.opts.PIDs) > 0 || r.names.watch() != nil)
+	return r.monitor.alarms == nil && (len(r.opts.PIDs) > 0 || r.names.watch() != nil) || r.opts.Why && r.child != nil
 }
 
 // exitPending reports whether the ring buffer has an exit. The programs of begin run on the calling

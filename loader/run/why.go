@@ -31,6 +31,7 @@ type reasons struct {
 	silent    bool      // the silence was reported
 	// Files of probes that a process had mapped during the run; looks counts how often that was looked at.
 	mapped map[string]bool
+	others map[string]string // other files of the same name, which the process of -c had mapped
 	looks  int
 	look   *look // at the mappings of all processes, in progress
 	ran    bool  // the program of -c ran when that was looked at first, just after it was executed
@@ -53,7 +54,7 @@ const (
 	firstLooks    = 20
 )
 
-// look reads which files the processes of the host have mapped. This may take long, so events are read meanwhile.
+// look reads which files the traced processes have mapped, nil for all of the host. This may take long, so events are read meanwhile.
 type look struct {
 	stop  atomic.Bool
 	done  chan struct{}
@@ -61,9 +62,9 @@ type look struct {
 	took  time.Duration // the same
 }
 
-func (l *look) read(paths []string) {
+func (l *look) read(paths []string, pids []int) {
 	begun := time.Now()
-	l.found = why.Mapped(paths, nil, &l.stop)
+	l.found = why.Mapped(paths, pids, &l.stop)
 	l.took = time.Since(begun)
 	close(l.done)
 }
@@ -93,18 +94,31 @@ func (s *session) watchFiles(now time.Time) {
 		if ran, other := os.Stat(fmt.Sprintf("/proc/%d/exe", s.child.PID)); err == nil && other == nil && os.SameFile(ran, program) {
 			r.ran, r.seen = true, r.ran
 		}
-		found := why.Mapped(paths, []int{s.child.PID}, new(atomic.Bool))
+		var found []string
 		for _, path := range paths {
-			if file, other := os.Stat(path); err == nil && other == nil && os.SameFile(file, program) {
+			same, other := why.MappedBy(path, s.child.PID)
+			if file, err := os.Stat(path); same || err == nil && program != nil && os.SameFile(file, program) {
 				found = append(found, path)
+			} else if other != "" {
+				if r.others == nil {
+					r.others = map[string]string{}
+				}
+				r.others[path] = other
 			}
 		}
 		r.found(found)
+		if !s.opts.FollowForks { // links are limited to the process
+			return
+		}
 		paths = s.unmapped()
 	}
 	if len(paths) > 0 {
 		r.look = &look{done: make(chan struct{})}
-		go r.look.read(paths)
+		pids := s.opts.PIDs
+		if s.opts.FollowForks {
+			pids = nil
+		}
+		go r.look.read(paths, pids)
 	}
 }
 
@@ -265,13 +279,14 @@ func (s *session) whyRun() (*why.Run, error) {
 		mp := &s.manifest.Programs[i]
 		c := byClause[mp.Clause]
 		if c == nil {
-			c = &why.Clause{Line: mp.Pos.Line, Own: mp.Kind == probe.Begin || mp.Kind == probe.End || mp.Kind == probe.Self}
+			c = &why.Clause{Line: mp.Pos.Line, Own: mp.Kind == probe.Begin || mp.Kind == probe.End || mp.Kind == probe.Self, Timer: true, Took: r.Took}
 			byClause[mp.Clause] = c
 			r.Clauses = append(r.Clauses, c)
 		} else {
 			c.Probe += ","
 		}
 		c.Probe += mp.Attach.Text
+		c.Timer = c.Timer && mp.Kind == probe.Interval
 	}
 	s.whySites(byClause)
 	for clause, c := range byClause {
@@ -415,18 +430,18 @@ func (s *session) whyClause(c *why.Clause, m *manifest.Clause, counts map[rewrit
 				}
 			}
 		}
-		if t.Builtin == "pid" && t.Op == "==" && t.Kind == "int" && out.False > 0 {
-			out.Process = why.Process(t.Number)
+		if (t.Builtin == "pid" || t.Builtin == "tid") && t.Op == "==" && t.Kind == "int" && out.False > 0 {
+			out.Process = why.Process(t.Number, t.Builtin == "tid")
 		}
 		c.Tests = append(c.Tests, out)
 	}
 	for i := range m.Reads {
 		r := &m.Reads[i]
 		words := counts[rewrite.Counter{Kind: rewrite.Lookups, Clause: m.Number, Line: r.Span.Line, Col: r.Span.Col}]
-		if words == nil || words[0] == 0 {
-			continue
+		l := why.Lookup{Text: s.sourceOf(&r.Span), Map: r.Map}
+		if words != nil {
+			l.N, l.Missing = words[0], words[1]
 		}
-		l := why.Lookup{Text: s.sourceOf(&r.Span), Map: r.Map, N: words[0], Missing: words[1]}
 		for j := range s.manifest.Clauses {
 			if o := &s.manifest.Clauses[j]; slices.Contains(o.Stores, r.Map) {
 				l.Stores = append(l.Stores, byClause[o.Number])
@@ -580,7 +595,7 @@ func (s *session) whyHost(r *why.Run, byClause map[int]*why.Clause) {
 		syscalls := site.Kind == probe.Tracepoint && site.Group == "syscalls"
 		for i := range c.Tests {
 			if t := &c.Tests[i]; syscalls && t.Builtin == "comm" && t.Op == "==" && t.False > 0 {
-				t.Process = why.Comm(t.Literal)
+				t.Process = why.Comm(t.Literal, site)
 			}
 		}
 		if c.Fired > 0 || c.Reached > 0 || len(c.Host) > 0 || len(c.Ruled) > 0 {
@@ -600,10 +615,19 @@ func (s *session) siteOf(p *resolve.Plan) *why.Site {
 	if len(p.Matches) > 0 {
 		m := &p.Matches[0]
 		site.Group, site.Name, site.Path, site.Semaphore = m.Group, m.Name, m.Path, m.Semaphore
+		if m.SameBuild {
+			site.Calls = p.Prog.Attach.Calls
+		}
+	}
+	if !s.opts.FollowForks {
+		site.Traced = s.opts.PIDs
 	}
 	if s.child != nil {
+		if site.PID = s.child.PID; !s.opts.FollowForks {
+			site.Traced = []int{site.PID}
+		}
 		site.Command, site.Looked = s.child.Path, s.reasons.seen || s.reasons.ran && !strings.Contains(filepath.Base(site.Path), ".so")
 	}
-	site.Mapped = s.reasons.mapped[site.Path]
+	site.Mapped, site.Other = s.reasons.mapped[site.Path], s.reasons.others[site.Path]
 	return site
 }

@@ -50,7 +50,7 @@ const unsafeHint = "\nUse --unsafe to force attachment. WARNING: This option cou
 func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match, error) {
 	a := &p.Attach
 	f, err := x.files.Functions(path, &symbols.Question{
-		Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != "",
+		Name: a.Name, Lang: a.Lang, Addr: a.Addr, Offset: a.Offset, Identity: a.Binary != "" || a.Calls != nil,
 		Return: p.Kind == probe.Uretprobe,
 	})
 	if err != nil {
@@ -136,6 +136,7 @@ func (x *expander) matchFile(p *manifest.Program, path string) ([]resolve.Match,
 			return nil, &resolve.Failure{Probe: a.Text, Cause: err}
 		}
 		m := resolve.Match{Text: text + s.Name, Name: s.Name, Path: f.Path, File: f.File, Offset: f.Base + off + a.Offset}
+		m.SameBuild = a.Calls != nil && a.Calls.Binary == f.Identity
 		if a.Offset > 0 {
 			m.Text = fmt.Sprintf("%s+%d", m.Text, a.Offset)
 		}

@@ -31,6 +31,13 @@ const (
 	CompatName   = "32-bit-name"
 	OtherPID     = "other-pid-namespace"
 	NoProcess    = "no-such-process"
+	NoThread     = "no-such-thread"
+	ThreadID     = "thread-id"
+	MainThread   = "main-thread"
+	Inlined      = "inlined"
+	OtherCall    = "other-system-call"
+	NoCall       = "vdso"
+	InOther      = "file-in-other-process"
 )
 
 // Causes is the table, in the order in which causes are looked for.
@@ -55,7 +62,8 @@ var Causes = []Cause{
 	{OtherArch, false, "the file is for another architecture", "{probe} cannot fire: {name} is a program or library for {other}, not for this machine; probe one for this machine"},
 	{Semaphore, false, "a process has mapped the file, and the semaphore of the probe is 0 there", "{probe} {fires}: its semaphore is off in process {pid}, which has mapped {name}; restart the process"},
 	{Replaced, false, "a process has mapped a file that is no longer at its path", "{probe} {fires}: process {pid} has mapped an earlier file that was at {name} and was replaced since; restart the process"},
-	{OtherFile, false, "no process maps the file, but one maps another file of this name", "{probe} {fires}: no process has mapped {name} now, but process {pid} has mapped {other}; probe that"},
+	{OtherFile, false, "no traced process maps the file, but one maps another file of this name", "{probe} {fires}: process {pid} has mapped {other}, and no traced process has mapped {name} now; probe {other}"},
+	{InOther, false, "the processes of -p or -c do not map the file, but another one does", "{probe} {fires}: {other} has not mapped {name}, but process {pid} has; trace that process, or with --follow-forks those that {other} starts"},
 	{NotInProcess, false, "the process of -p does not map the file", "{probe} {fires}: process {pid} has not mapped {name}; probe a file that it has mapped (/proc/{pid}/maps)"},
 	{NotInCommand, false, "the command of -c runs, and has not mapped the file", "{probe} {fires}: the program of -c ({other}) has not mapped {name}; probe a file that it maps (/proc/PID/maps)"},
 	{Unmapped, false, "no process maps the file", "{probe} {fires}: no process has mapped {name} now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
@@ -63,11 +71,15 @@ var Causes = []Cause{
 	{"filtered", false, "-p, --cgroup or --container rejected all events", "{probe} fired {n}, each time in a process that does not pass {filter}; check what it selects, or run without it"},
 	{OtherPID, false, "pid is compared with a process ID of another PID namespace", "predicate {test} was false {n}: pid {name} is of another PID namespace; for btrun the process is {pid}"},
 	{NoProcess, false, "pid is compared with the ID of no process", "predicate {test} was false {n}: no process of the PID namespace of btrun has the ID {name} now"},
+	{NoThread, false, "tid is compared with the ID of no thread", "predicate {test} was false {n}: no thread of the PID namespace of btrun has the ID {name} now"},
+	{ThreadID, false, "pid is compared with the ID of a thread", "predicate {test} was false {n}: {name} is the ID of a thread of process {pid}; compare tid, or pid with {pid}"},
+	{MainThread, false, "tid is compared with the ID of a process of several threads", "predicate {test} was false {n}: {name} is the first thread of a process that has {other}; compare pid for all of them"},
 	{CompatName, false, "comm is compared with the name of a process that is a 32-bit program", "predicate {test} was false {n}: process {pid} of this name is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
-	{"32-bit-arguments", false, "an argument of a function is tested in a 32-bit program", "predicate {test} was false {n}: {file} is a 32-bit program, whose arguments are not in the registers that {left} reads; read them with reg() or from its stack{seen}"},
+	{"32-bit-arguments", false, "an argument of a function is tested in a 32-bit program", "predicate {test} was false {n}: {file32} is a 32-bit program, whose arguments are not in the registers that {left} reads; read them with reg() or from its stack{seen}"},
 	{"comm-too-long", false, "comm is compared with a name of more than 15 bytes", "predicate {test} was false {n}: comm has at most 15 bytes; compare with {short}"},
 	{"string-cut", false, "a string is compared with a literal that is longer than it can be", "predicate {test} was false {n}: the string has at most {max} bytes, and the literal has {length}; make the string longer{seen}"},
 	{"half-negative", false, "a number of 8 bytes is compared with a negative one, and has the values of negative numbers of 4 bytes", "predicate {test} was false {n}: {left} is a number of 8 bytes, and {value}, as 4 bytes, is {negative}; cast it: (int32){left}{seen}"},
+	{"wait-status", false, "exit_code of a task is compared with an exit status", "predicate {test} was false {n}: {left} has the exit status in bits 8 to 15, and {value} is that status; compare ({left} >> 8)"},
 	{"never-negative", false, "an unsigned number is compared with a negative one", "predicate {test} was false {n}: {left} is an unsigned number of {size} bytes, which is never negative; cast it: {cast}{seen}"},
 	{"out-of-range", false, "a number is compared with one that is too large for it", "predicate {test} was false {n}: {left} is {sign} number of {size} bytes, at most {max}{seen}"},
 	{"predicate-comm", false, "comm was never the name that the predicate wants", "predicate {test} was false {n}{seen}; comm is the name of the thread"},
@@ -75,5 +87,9 @@ var Causes = []Cause{
 	{"predicate-false", false, "the predicate was false each time, and its values are not known", "predicate {test} was false {n}; print {left} in a clause without predicate"},
 	{"predicate-part", false, "the predicate was false each time, and which part is not known", "predicate {predicate} was false each of {n}; print its parts in a clause without it"},
 	{OtherSymbols, false, "the kernel has copies of the function: .isra, .constprop, .part", "{probe} {fires}: the kernel also has {name}, which its callers may call; probe that as well"},
+	{Inlined, false, "the compiler has inlined calls of the function, by the debug information that the script was compiled with", "{probe} {fires}: {name} in the debug information of {file} are inlined (in {other}): probe those"},
+	{OtherCall, false, "glibc calls another system call", "{probe} {fires}: glibc makes the system call {other} where programs call {name}(); trace tracepoint:syscalls:{dir}_{other} as well"},
+	{NoCall, false, "programs do without the system call", "{probe} {fires}: programs call {name}() in the vDSO, mostly without a system call; probe the function of libc"},
+	{"interval", false, "a run ended before the first interval", "{probe} never fired: the run took {took}"},
 	{"never-fired", false, "nothing else is known", "{probe} never fired, though it is attached{ruled}"},
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
 )
@@ -36,9 +37,15 @@ type Site struct {
 	Semaphore   uint64 // its offset in the file; 0: none
 	PIDs        []int  // of -p
 	// Command is the program of -c. Of its process, Looked means that its mappings were looked at while it ran, and Mapped that
-	// it or another process had mapped the file during the run.
+	// a traced process had mapped the file during the run.
 	Command        string
 	Looked, Mapped bool
+	Other          string // another file of this name that it had mapped
+	PID            int    // of the process of -c
+	// Calls are the call sites of the function in the file; nil: not known.
+	Calls *manifest.Calls
+	// Traced are the only processes whose events count; nil: all.
+	Traced []int
 }
 
 // Facts collects what the host knows about why an attach point does not fire, and what it has ruled out.
@@ -51,7 +58,7 @@ func Facts(s *Site) (facts []Fact, ruled []string) {
 	case probe.Uprobe, probe.Uretprobe:
 		facts, ruled = fileFacts(s)
 		if len(facts) == 0 && s.Name != "" {
-			ruled = append(ruled, inlined(s.Name))
+			return callers(s, ruled)
 		}
 		return facts, ruled
 	case probe.USDT:
@@ -66,10 +73,34 @@ func Facts(s *Site) (facts []Fact, ruled []string) {
 					return []Fact{{Row: Compat, Name: fmt.Sprintf("process %d", pid)}}, nil
 				}
 			}
+			if f := callFact(s.Name); f.Row != "" {
+				return []Fact{f}, nil
+			}
 			ruled = append(ruled, "calls of 32-bit programs do not fire it")
 		}
 	}
 	return nil, ruled
+}
+
+// otherCalls are system calls that glibc makes no more where programs call the function of this name, each with what it makes
+// instead; "-": programs call it in the vDSO.
+const otherCalls = " open=openat stat=newfstatat lstat=newfstatat fork=clone select=pselect6 nanosleep=clock_nanosleep getdents=getdents64" +
+	" getrlimit=prlimit64 setrlimit=prlimit64 exit=exit_group clock_gettime=- gettimeofday=- time=- getcpu=- "
+
+// callFact returns what is known of a tracepoint of a system call: that programs make another one.
+func callFact(event string) Fact {
+	dir, name := "sys_enter", strings.TrimPrefix(event, "sys_enter_")
+	if exit, ok := strings.CutPrefix(event, "sys_exit_"); ok {
+		dir, name = "sys_exit", exit
+	}
+	_, other, _ := strings.Cut(otherCalls, " "+name+"=")
+	switch other, _, _ = strings.Cut(other, " "); other {
+	case "":
+		return Fact{}
+	case "-":
+		return Fact{Row: NoCall, Name: name}
+	}
+	return Fact{Row: OtherCall, Name: name, Other: other, Dir: dir}
 }
 
 // first returns the first bytes of a small file of the kernel, without newline.
@@ -115,6 +146,21 @@ func kernelFacts(s *Site, kprobe bool) (facts []Fact, ruled []string) {
 		facts = append(facts, Fact{Row: OtherSymbols, Name: strings.Join(others[:min(len(others), 3)], ", ")})
 	}
 	return facts, append(ruled, inlined(s.Name))
+}
+
+// callers returns what the debug information of a file shows of the calls of a function.
+func callers(s *Site, ruled []string) ([]Fact, []string) {
+	c := s.Calls
+	switch {
+	case c == nil:
+		return nil, append(ruled, inlined(s.Name))
+	case c.Inlined > 0:
+		sites := fmt.Sprintf("%d of its %d call sites", c.Inlined, c.Sites)
+		return []Fact{{Row: Inlined, Name: sites, File: s.Path, Other: strings.Join(c.In, ", ")}}, ruled
+	case c.Sites == 0:
+		return nil, append(ruled, "the debug information of "+s.Path+" shows no call of it by name")
+	}
+	return nil, append(ruled, "none of its "+count(uint64(c.Sites), "call site")+" in the debug information of "+s.Path+" is inlined")
 }
 
 func inlined(name string) string {
@@ -229,6 +275,16 @@ func Mapped(paths []string, pids []int, stop *atomic.Bool) (found []string) {
 	return found
 }
 
+// MappedBy reports whether a process has mapped a file, or which other file of this name it has.
+func MappedBy(path string, pid int) (same bool, other string) {
+	f := fileOf(path)
+	if f == nil || f.foreign != "" {
+		return false, ""
+	}
+	m := mappingOf(pid, f)
+	return m.same, m.other
+}
+
 // file is the file of an attach point.
 type file struct {
 	of, path string // as given, "" once Mapped has found it, and without symbolic links
@@ -311,18 +367,19 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 	if f.foreign != "" {
 		return []Fact{{Row: OtherArch, Name: s.Path, Other: f.foreign}}, nil
 	}
-	pids := s.PIDs
-	if len(pids) == 0 {
-		pids = processes()
-	}
 	self := os.Getpid()
-	var gone, other, off Fact
+	var gone, other, off, elsewhere Fact
 	users, on := 0, 0
-	for _, pid := range pids {
+	for _, pid := range processes() {
 		if pid == self {
 			continue
 		}
+		traced := s.Traced == nil || slices.Contains(s.Traced, pid)
 		switch m := mappingOf(pid, f); {
+		case !traced:
+			if m.same && elsewhere.PID == 0 {
+				elsewhere = Fact{Row: InOther, Name: s.Path, PID: pid}
+			}
 		case m.same:
 			users++
 			switch value, ok := semaphore(pid, f, s.Semaphore); {
@@ -352,8 +409,15 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		return nil, []string{"no process has mapped " + s.Path + " now, and it is not known whether the program of -c had"}
 	case gone.PID != 0:
 		return []Fact{gone}, nil
+	case s.Other != "":
+		return []Fact{{Row: OtherFile, Name: s.Path, PID: s.PID, Other: s.Other}}, nil
 	case other.PID != 0:
 		return []Fact{other}, nil
+	case elsewhere.PID != 0:
+		if elsewhere.Other = "the program of -c (" + s.Command + ")"; s.Command == "" {
+			elsewhere.Other = fmt.Sprintf("process %d", s.PIDs[0])
+		}
+		return []Fact{elsewhere}, nil
 	case s.Command != "":
 		return []Fact{{Row: NotInCommand, Name: s.Path, Other: s.Command}}, nil
 	case len(s.PIDs) > 0:
@@ -436,7 +500,10 @@ func sameDevice(text string, st *unix.Stat_t) bool {
 }
 
 // Comm returns what the host knows of processes with the name that a script compares comm with: that one is a 32-bit program.
-func Comm(name string) Fact {
+func Comm(name string, s *Site) Fact {
+	if base := filepath.Base(s.Command); s.Command != "" && base[:min(len(base), 15)] == name && is32(s.Command) {
+		return Fact{Row: CompatName, PID: s.PID}
+	}
 	for _, pid := range processes() {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err == nil && strings.TrimSuffix(string(text), "\n") == name && is32(fmt.Sprintf("/proc/%d/exe", pid)) {
@@ -446,14 +513,21 @@ func Comm(name string) Fact {
 	return Fact{}
 }
 
-// Process returns what the host knows of a process ID that a script compares with: that a process of another PID namespace
-// has it, or that there is none.
-func Process(pid int64) Fact {
+// Process returns what the host knows of an ID that a script compares pid or, if thread is set, tid with: that it is one of the
+// other kind, that a process of another PID namespace has it, or that there is none.
+func Process(pid int64, thread bool) Fact {
 	name := strconv.FormatInt(pid, 10)
 	if pid <= 0 {
 		return Fact{}
 	}
-	if _, err := os.Stat("/proc/" + name); err == nil {
+	if text, err := os.ReadFile("/proc/" + name + "/status"); err == nil { // also of a thread
+		switch of, threads := field(string(text), "Tgid:"), field(string(text), "Threads:"); {
+		case !thread && of != name:
+			p, _ := strconv.Atoi(of)
+			return Fact{Row: ThreadID, Name: name, PID: p}
+		case thread && of == name && threads != "1":
+			return Fact{Row: MainThread, Name: name, Other: threads + " threads"}
+		}
 		return Fact{}
 	}
 	for _, p := range processes() {
@@ -461,14 +535,19 @@ func Process(pid int64) Fact {
 		if err != nil {
 			continue
 		}
-		for line := range strings.Lines(string(text)) {
-			if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-				if all := strings.Fields(list); len(all) > 1 && all[len(all)-1] == name {
-					return Fact{Row: OtherPID, Name: name, PID: p}
-				}
-				break
-			}
+		if all := strings.Fields(field(string(text), "NSpid:")); len(all) > 1 && all[len(all)-1] == name {
+			return Fact{Row: OtherPID, Name: name, PID: p}
 		}
 	}
+	if thread {
+		return Fact{Row: NoThread, Name: name}
+	}
 	return Fact{Row: NoProcess, Name: name}
+}
+
+// field returns a field of /proc/PID/status.
+func field(status, name string) string {
+	_, value, _ := strings.Cut(status, "\n"+name)
+	value, _, _ = strings.Cut(value, "\n")
+	return strings.TrimSpace(value)
 }

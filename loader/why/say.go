@@ -26,7 +26,8 @@ func (f *Finding) Sentence() string {
 // Sentence returns the sentence of a fact about an attach point of a script that does not run yet.
 func (x *Fact) Sentence(text string) string {
 	fires := "does not fire now"
-	if x.Row == OtherSymbols {
+	switch x.Row {
+	case OtherSymbols, OtherCall, NoCall, Inlined:
 		fires = "may miss calls"
 	}
 	f := Finding{x.Row, append(x.values(), "{probe}", text, "{fires}", fires)}
@@ -97,6 +98,10 @@ func (f *finder) silent() {
 	if f.Own || f.Sites == 0 {
 		return
 	}
+	if f.Timer {
+		f.add("interval", "{took}", round(f.Took))
+		return
+	}
 	for i := range f.Host {
 		x := &f.Host[i]
 		f.add(x.Row, x.values()...)
@@ -109,7 +114,7 @@ func (f *finder) silent() {
 }
 
 func (x *Fact) values() []string {
-	return []string{"{name}", x.Name, "{other}", x.Other, "{pid}", strconv.Itoa(x.PID)}
+	return []string{"{name}", x.Name, "{other}", x.Other, "{dir}", x.Dir, "{file}", x.File, "{pid}", strconv.Itoa(x.PID)}
 }
 
 func (f *finder) read(r *Read) {
@@ -179,12 +184,18 @@ func (f *finder) test(t *Test, last bool) {
 		"{size}", strconv.Itoa(t.Size), "{length}", strconv.Itoa(len(t.Literal)))
 	equal := t.Op == "=="
 	half, value := t.halfNegative()
-	values = append(values, "{file}", f.File32, "{value}", value, "{negative}", half)
+	status := t.waitStatus()
+	if status != "" {
+		value = status
+	}
+	values = append(values, "{file32}", f.File32, "{value}", value, "{negative}", half)
 	switch most, sign := t.most(); {
 	case f.File32 != "" && argument(t.Left):
 		f.add("32-bit-arguments", values...)
 	case half != "":
 		f.add("half-negative", values...)
+	case status != "":
+		f.add("wait-status", values...)
 	case t.Process.Row != "" && equal:
 		f.add(t.Process.Row, values...)
 	case t.Builtin == "comm" && equal && len(t.Literal) > 15:
@@ -231,6 +242,18 @@ func (t *Test) halfNegative() (negative, value string) {
 		}
 	}
 	return "", ""
+}
+
+// waitStatus returns the value of a test if it is the wait status of a process that has ended with the wanted exit status.
+func (t *Test) waitStatus() string {
+	if t.Kind == "int" && t.Op == "==" && t.Number > 0 && strings.HasSuffix(t.Left, "exit_code") {
+		for _, v := range t.Seen {
+			if v.Number == uint64(t.Number)<<8 {
+				return v.Text
+			}
+		}
+	}
+	return ""
 }
 
 // most returns the largest number that the value of a test can be, and what kind of number it is.

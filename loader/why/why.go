@@ -26,11 +26,13 @@ type Run struct {
 type Clause struct {
 	Probe  string // attach points as in the script
 	Line   int
-	Sites  int    // where it is attached
-	Own    bool   // btrun runs it: begin, end, self
-	Error  string // why an attach point is not attached
-	Refuse int    // functions that the kernel refuses
-	Filter string // the options that filter its events; "": none
+	Sites  int           // where it is attached
+	Own    bool          // btrun runs it: begin, end, self
+	Timer  bool          // interval: it says nothing of what is traced
+	Took   time.Duration // of a timer: how long the run took
+	Error  string        // why an attach point is not attached
+	Refuse int           // functions that the kernel refuses
+	Filter string        // the options that filter its events; "": none
 
 	Counted bool // the counts below are known
 	Reached uint64
@@ -118,6 +120,8 @@ type Fact struct {
 	Row   string
 	Name  string
 	Other string
+	Dir   string // sys_enter or sys_exit
+	File  string
 	PID   int
 }
 
@@ -137,7 +141,7 @@ func (r *Run) Cause() (found *Finding, of *Clause) {
 	}
 	partial := false
 	for _, c := range r.Clauses {
-		partial = partial || c.Counted && !c.Own && c.Passed() > 0
+		partial = partial || c.Counted && !c.Own && !c.Timer && c.Passed() > 0 && !r.feeds(c)
 	}
 	for i := range Causes {
 		if partial && !Causes[i].Partial {
@@ -152,6 +156,22 @@ func (r *Run) Cause() (found *Finding, of *Clause) {
 		}
 	}
 	return nil, nil
+}
+
+// feeds reports whether a clause stores elements of maps for other clauses, none of which has run its body: the output is theirs.
+func (r *Run) feeds(c *Clause) (feeds bool) {
+	for _, o := range r.Clauses {
+		for i := range o.Lookups {
+			if o == c || !slices.Contains(o.Lookups[i].Stores, c) {
+				continue
+			}
+			if !o.Counted || o.Passed() > 0 {
+				return false
+			}
+			feeds = true
+		}
+	}
+	return feeds
 }
 
 // Text formats the report, a line each.
@@ -221,6 +241,9 @@ func (c *Clause) lines(file string) []string {
 		lines = append(lines, fmt.Sprintf("  line %d: %s: read failed %s: %s, %s", r.Line, r.Text, times(r.N), r.Errno, address(r)))
 	}
 	for _, l := range c.Lookups {
+		if l.N == 0 {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("  %s: looked up %s, found nothing %s", l.Text, times(l.N), times(l.Missing)))
 	}
 	for _, d := range c.Dropped {
@@ -281,7 +304,7 @@ func (r *Run) Withhold(signed bool) {
 	for _, c := range r.Clauses {
 		c.Ruled = nil
 		c.Host = slices.DeleteFunc(c.Host, func(f Fact) bool {
-			return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols && f.Row != Blacklisted
+			return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols && f.Row != Blacklisted && f.Row != OtherCall && f.Row != NoCall
 		})
 		c.File32 = ""
 		for i := range c.Tests {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/manifest"
 	"btc/internal/probe"
 )
 
@@ -56,6 +58,10 @@ func TestCauses(t *testing.T) {
 	commSeen, pid := nginx, Test{Left: "pid", Op: "==", Right: "4242", Builtin: "pid", Kind: "int", Size: 4, Number: 4242}
 	commSeen.Seen = []Value{{Text: `"nginx: worker"`, N: 9800}}
 	other, none := pid, pid
+	thread, mainThread, noThread := pid, pid, pid
+	thread.Process, mainThread.Process, noThread.Process = Fact{Row: ThreadID, Name: "4242", PID: 4000}, Fact{Row: MainThread, Name: "4242", Other: "3 threads"}, Fact{Row: NoThread, Name: "4242"}
+	status := Test{Left: "args.task.exit_code", Op: "==", Right: "3", Kind: "int", Size: 4, Signed: true, Number: 3, Seen: []Value{{Text: "0", N: 9}, {Text: "768", Number: 768, N: 2}}}
+	call := silent(Fact{Row: OtherCall, Name: "open", Other: "openat", Dir: "sys_exit"})
 	other.Process, none.Process = Fact{Row: OtherPID, Name: "4242", PID: 71022}, Fact{Row: NoProcess, Name: "4242"}
 	compat, in32 := nginx, tested(Test{Left: "arg0", Op: "==", Right: "3", Kind: "int", Size: 8, Number: 3})
 	compat.Process, in32.File32 = Fact{Row: CompatName, PID: 123}, "/opt/x"
@@ -86,11 +92,20 @@ func TestCauses(t *testing.T) {
 		KprobesOff:          {[]*Clause{silent(of(KprobesOff))}, "kprobe:f cannot fire: kprobes are disabled on this host; write 1 to /lib/x.so"},
 		FtraceOff:           {[]*Clause{silent(of(FtraceOff))}, "kprobe:f cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
 		Replaced:            {[]*Clause{silent(of(Replaced))}, "kprobe:f never fired: process 123 has mapped an earlier file that was at /lib/x.so and was replaced since; restart the process"},
-		OtherFile:           {[]*Clause{silent(of(OtherFile))}, "kprobe:f never fired: no process has mapped /lib/x.so now, but process 123 has mapped /opt/x.so; probe that"},
+		OtherFile:           {[]*Clause{silent(of(OtherFile))}, "kprobe:f never fired: process 123 has mapped /opt/x.so, and no traced process has mapped /lib/x.so now; probe /opt/x.so"},
 		NotInProcess:        {[]*Clause{silent(of(NotInProcess))}, "kprobe:f never fired: process 123 has not mapped /lib/x.so; probe a file that it has mapped (/proc/123/maps)"},
 		Unmapped:            {[]*Clause{silent(of(Unmapped))}, "kprobe:f never fired: no process has mapped /lib/x.so now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"},
 		Compat:              {[]*Clause{silent(of(Compat))}, "kprobe:f never fired: /lib/x.so is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter"},
 		OtherSymbols:        {[]*Clause{silent(of(OtherSymbols))}, "kprobe:f never fired: the kernel also has /lib/x.so, which its callers may call; probe that as well"},
+		InOther:             {[]*Clause{silent(of(InOther))}, "kprobe:f never fired: /opt/x.so has not mapped /lib/x.so, but process 123 has; trace that process, or with --follow-forks those that /opt/x.so starts"},
+		ThreadID:            {[]*Clause{tested(thread)}, "predicate pid == 4242 was false 812 times: 4242 is the ID of a thread of process 4000; compare tid, or pid with 4000"},
+		MainThread:          {[]*Clause{tested(mainThread)}, "predicate pid == 4242 was false 812 times: 4242 is the first thread of a process that has 3 threads; compare pid for all of them"},
+		NoThread:            {[]*Clause{tested(noThread)}, "predicate pid == 4242 was false 812 times: no thread of the PID namespace of btrun has the ID 4242 now"},
+		"wait-status":       {[]*Clause{tested(status)}, "predicate args.task.exit_code == 3 was false 812 times: args.task.exit_code has the exit status in bits 8 to 15, and 768 is that status; compare (args.task.exit_code >> 8)"},
+		OtherCall:           {[]*Clause{call}, "kprobe:f never fired: glibc makes the system call openat where programs call open(); trace tracepoint:syscalls:sys_exit_openat as well"},
+		NoCall:              {[]*Clause{silent(Fact{Row: NoCall, Name: "time"})}, "kprobe:f never fired: programs call time() in the vDSO, mostly without a system call; probe the function of libc"},
+		Inlined:             {[]*Clause{silent(Fact{Row: Inlined, Name: "3 of its 5 call sites", File: "/opt/x", Other: "bar, baz"})}, "kprobe:f never fired: 3 of its 5 call sites in the debug information of /opt/x are inlined (in bar, baz): probe those"},
+		"interval":          {[]*Clause{{Probe: "interval:s:10", Line: 1, Sites: 1, Counted: true, Timer: true, Took: 1500 * time.Millisecond}}, "interval:s:10 never fired: the run took 1.5 s"},
 		"filtered":          {[]*Clause{{Probe: "kprobe:f", Counted: true, Reached: 812, Filter: "--cgroup"}}, "kprobe:f fired 812 times, each time in a process that does not pass --cgroup; check what it selects, or run without it"},
 		OtherPID:            {[]*Clause{tested(other)}, "predicate pid == 4242 was false 812 times: pid 4242 is of another PID namespace; for btrun the process is 71022"},
 		NoProcess:           {[]*Clause{tested(none)}, "predicate pid == 4242 was false 812 times: no process of the PID namespace of btrun has the ID 4242 now"},
@@ -156,6 +171,57 @@ func TestNoCause(t *testing.T) {
 	}
 }
 
+// TestFeeds checks which clauses have output: not those that only store what another clause reads, which has not run, and not
+// timers.
+func TestFeeds(t *testing.T) {
+	start, timer := entry(812, 0), &Clause{Probe: "interval:s:1", Line: 3, Sites: 1, Counted: true, Timer: true, Fired: 5}
+	slow := exit(start) // the start is found, and the rest of the predicate is false
+	slow.Tests[0], slow.Lookups[0].Missing = Test{Left: "nsecs - @start[tid]", Op: ">", Right: "9"}, 0
+	slow.Tests[0].False = 812
+	if got, of := (&Run{Clauses: []*Clause{start, timer, slow}}).First(); !strings.HasPrefix(got, "predicate nsecs - @start[tid] > 9 was false") || of != slow {
+		t.Errorf("the predicate of the clause that reads: %s", got)
+	}
+	never := exit(start)
+	never.Fired, never.False, never.Lookups[0].N, never.Lookups[0].Missing = 0, 0, 0, 0
+	if got, of := (&Run{Clauses: []*Clause{start, timer, never}}).First(); got != "kretprobe:f never fired, though it is attached" || of != never {
+		t.Errorf("the clause that reads: %s", got)
+	}
+	slow.False = 811 // some output
+	if got, _ := (&Run{Clauses: []*Clause{start, never, slow}}).First(); got != "" {
+		t.Errorf("another clause that reads has run: %s", got)
+	}
+	if got, _ := (&Run{Clauses: []*Clause{entry(1, 0), never}}).First(); got != "" {
+		t.Errorf("a clause that stores nothing has run: %s", got)
+	}
+}
+
+// TestCalls checks what is said of the calls of a function of a program.
+func TestCalls(t *testing.T) {
+	for _, c := range []struct {
+		calls *manifest.Calls
+		fact  Fact
+		ruled string
+	}{
+		{nil, Fact{}, "this host does not show whether callers have inlined copies of f"},
+		{&manifest.Calls{Sites: 2}, Fact{}, "none of its 2 call sites in the debug information of /bin/x is inlined"},
+		{&manifest.Calls{}, Fact{}, "the debug information of /bin/x shows no call of it by name"},
+		{&manifest.Calls{Sites: 5, Inlined: 3, In: []string{"bar", "baz"}}, Fact{Row: Inlined, Name: "3 of its 5 call sites", File: "/bin/x", Other: "bar, baz"}, "x"},
+	} {
+		facts, ruled := callers(&Site{Name: "f", Path: "/bin/x", Calls: c.calls}, []string{"x"})
+		if got := ruled[len(ruled)-1]; got != c.ruled || c.fact != (Fact{}) && !slices.Equal(facts, []Fact{c.fact}) || c.fact == (Fact{}) && facts != nil {
+			t.Errorf("%+v: %v, %s", c.calls, facts, got)
+		}
+	}
+	for event, want := range map[string]Fact{
+		"sys_exit_open": {Row: OtherCall, Name: "open", Other: "openat", Dir: "sys_exit"}, "sys_enter_time": {Row: NoCall, Name: "time"},
+		"sys_enter_exit": {Row: OtherCall, Name: "exit", Other: "exit_group", Dir: "sys_enter"}, "sys_enter_read": {}, "sys_enter_openat": {}, "sys_enter_": {},
+	} {
+		if got := callFact(event); got != want {
+			t.Errorf("%s: %v", event, got)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	c := tested(nginx)
 	c.Tests[0].Seen = []Value{{Text: `"cat"`, N: 1200}}
@@ -197,7 +263,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	facts := func(path string, pids ...int) string {
-		all, ruled := Facts(&Site{Kind: probe.Uprobe, Path: path, PIDs: pids})
+		all, ruled := Facts(&Site{Kind: probe.Uprobe, Path: path, PIDs: pids, Traced: pids})
 		if len(all) == 0 {
 			return strings.Join(ruled, "; ")
 		}
@@ -228,6 +294,15 @@ func TestFiles(t *testing.T) {
 	if got := facts(filepath.Join(dir, "b", "other"), c.Process.Pid); got != NotInProcess {
 		t.Errorf("another file: %s", got)
 	}
+	if got := facts(path, os.Getpid()); got != InOther {
+		t.Errorf("mapped by another process: %s", got)
+	}
+	if same, other := MappedBy(copied, c.Process.Pid); same || other != path {
+		t.Errorf("MappedBy: %t, %q", same, other)
+	}
+	if same, _ := MappedBy(path, c.Process.Pid); !same {
+		t.Error("MappedBy: not mapped")
+	}
 	none := filepath.Join(dir, "none")
 	for _, x := range []struct {
 		paths []string
@@ -257,11 +332,28 @@ func TestFiles(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	if got := Process(int64(os.Getpid())); got != (Fact{}) {
+	if got := Process(int64(os.Getpid()), false); got != (Fact{}) {
 		t.Errorf("own: %v", got)
 	}
-	if got := Process(1<<22 + 1); got.Row != NoProcess {
+	if got := Process(1<<22+1, false); got.Row != NoProcess {
 		t.Errorf("none: %v", got)
+	}
+	if got := Process(1<<22+1, true); got.Row != NoThread {
+		t.Errorf("no thread: %v", got)
+	}
+	if got := Process(int64(os.Getpid()), true); got.Row != MainThread || !strings.HasSuffix(got.Other, " threads") {
+		t.Errorf("the first thread: %v", got)
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil || len(tasks) < 2 {
+		t.Skip("skipped: one thread")
+	}
+	tid, _ := strconv.Atoi(tasks[len(tasks)-1].Name())
+	if got := Process(int64(tid), false); got.Row != ThreadID || got.PID != os.Getpid() {
+		t.Errorf("thread %d: %v", tid, got)
+	}
+	if got := Process(int64(tid), true); got != (Fact{}) {
+		t.Errorf("own thread: %v", got)
 	}
 }
 
