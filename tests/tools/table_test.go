@@ -119,15 +119,15 @@ var tools = []tool{
 		name:  "tcplife",
 		needs: "bash python3",
 		run:   connect,
-		want:  []string{`\d+ +%W +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +\d+ +\d+ +\d+$`},
+		want:  []string{`\d+ +%W +127\.0\.0\.1 +\d+ +127\.0\.0\.1 +\d+ +\d+ +\d+ +\d+$`},
 		bpftrace: []pair{{
 			part:   true,
-			ours:   `^(\d+) +(%W) +127\.0\.0\.1:(\d+) +127\.0\.0\.1:(\d+) `,
+			ours:   `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `,
 			theirs: `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `}},
 		bcc: "tcplife",
 		bccSame: []pair{{
 			part:   true,
-			ours:   `^(\d+) +(%W) +127\.0\.0\.1:(\d+) +127\.0\.0\.1:(\d+) `,
+			ours:   `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `,
 			theirs: `^(\d+) +(%W) +127\.0\.0\.1 +(\d+) +127\.0\.0\.1 +(\d+) `}},
 	},
 	{name: "tcpconnect", needs: "bash python3", run: connect, want: []string{` +\d+ +%W +127\.0\.0\.1:\d+$`},
