@@ -261,7 +261,22 @@ func (s *pageSink) event(e *format.Event, text []byte) {
 		s.sample(e, c, all, clock, took)
 		text = foldStacks(text)
 	}
-	s.b.PrintAt(s.since(), clock, page.Call{Kind: e.Kind, Line: e.Pos.Line}, s.Host, string(text), took)
+	who := ""
+	if i := c.process(); i >= 0 {
+		who = string(s.plain.Append(nil, all[i]))
+	}
+	s.b.PrintBy(s.since(), clock, page.Call{Kind: e.Kind, Line: e.Pos.Line}, s.Host, who, string(text), took)
+}
+
+// process returns the index of the value that is the name of a process; -1: none.
+func (c *call) process() int {
+	switch {
+	case c == nil:
+		return -1
+	case c.comm >= 0:
+		return c.comm
+	}
+	return slices.Index(c.names, "comm") // as of @comm[tid], or args.comm
 }
 
 // whole returns the value of an integer.
@@ -289,11 +304,9 @@ func (s *pageSink) sample(e *format.Event, c *call, all []format.Value, clock pa
 		}
 		s.stacks[at] = name
 	}
-	label := -1
-	if c != nil {
-		if label = c.comm; label < 0 {
-			label = c.pid
-		}
+	label := c.process()
+	if label < 0 && c != nil {
+		label = c.pid
 	}
 	merged := s.b.Data.Merged
 	m := s.b.Map(name, func() page.MapBuilder {
@@ -623,7 +636,7 @@ func (s *pageSink) finish() {
 		}
 		slices.Sort(c.Maps)
 		if d.Events == nil {
-			break
+			continue
 		}
 		for j, call := range d.Events.Calls {
 			if call.Line >= c.Line && call.Line <= c.End {

@@ -5,6 +5,7 @@ package page
 import (
 	"encoding/binary"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ const (
 	maxCells   = 600_000 // of a map: values of all columns
 	maxColumns = 600     // of a map
 	maxLines   = 200_000 // that the script printed
+	maxNames   = 10_000  // of processes that printed them
 )
 
 // Builder makes the data of a page from what a run reports, in order of time.
@@ -28,6 +30,7 @@ type Builder struct {
 	hosts   map[string]int // of the events, as recordings name them
 	times   []moment       // of the lines
 	clocks  map[string]float64
+	names   map[string]int // of processes
 	partial map[string]*partial
 }
 
@@ -41,7 +44,7 @@ type moment struct {
 
 // NewBuilder returns a builder.
 func NewBuilder() *Builder {
-	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, hosts: map[string]int{}, clocks: map[string]float64{}, partial: map[string]*partial{}}
+	return &Builder{maps: map[string]*MapBuilder{}, frames: map[Frame]int{}, events: map[string]int{}, hosts: map[string]int{}, clocks: map[string]float64{}, names: map[string]int{}, partial: map[string]*partial{}}
 }
 
 // Frame returns the index of a frame.
@@ -591,16 +594,17 @@ type partial struct {
 	at   moment
 	call int
 	took int64
+	who  string
 	text string
 }
 
 // Print notes what a call of the script printed at a time; took is a duration in nanoseconds, or -1.
 func (b *Builder) Print(at float64, c Call, host, text string, took int64) {
-	b.PrintAt(at, Clock{}, c, host, text, took)
+	b.PrintBy(at, Clock{}, c, host, "", text, took)
 }
 
-// PrintAt is Print with what the script knew of the time.
-func (b *Builder) PrintAt(at float64, clock Clock, c Call, host, text string, took int64) {
+// PrintBy is Print with the clock that the script read, if any, and with the name of the process; "": unknown.
+func (b *Builder) PrintBy(at float64, clock Clock, c Call, host, who, text string, took int64) {
 	when := b.moment(at, clock)
 	e := b.Data.Events
 	if e == nil {
@@ -624,7 +628,9 @@ func (b *Builder) PrintAt(at float64, clock Clock, c Call, host, text string, to
 		if p.text == "" {
 			p.at, p.call = when, call
 		}
-		p.took = max(p.took, took)
+		if p.took = max(p.took, took); who != "" {
+			p.who = who
+		}
 		if p.text += line; strings.HasSuffix(line, "\n") || len(p.text) > 1<<16 {
 			b.line(host, p)
 		}
@@ -635,8 +641,8 @@ func (b *Builder) PrintAt(at float64, clock Clock, c Call, host, text string, to
 func (b *Builder) line(host string, p *partial) {
 	e := b.Data.Events
 	text := printableLine(strings.TrimSuffix(p.text, "\n"))
-	at, call, took := p.at, p.call, p.took
-	p.text, p.took = "", -1
+	at, call, took, who := p.at, p.call, p.took, p.who
+	p.text, p.took, p.who = "", -1, ""
 	switch {
 	case strings.TrimSpace(text) == "":
 		return
@@ -648,6 +654,11 @@ func (b *Builder) line(host string, p *partial) {
 	e.Call = append(e.Call, call)
 	e.Text = append(e.Text, b.text(&e.Texts, text))
 	e.Took = append(e.Took, Number{uint64(took), true})
+	w := -1
+	if who != "" {
+		w = b.name(profile.Printable(who))
+	}
+	e.Who = append(e.Who, w)
 	h, ok := b.hosts[host]
 	if !ok {
 		h = len(e.Hosts)
@@ -655,6 +666,21 @@ func (b *Builder) line(host string, p *partial) {
 		e.Hosts = append(e.Hosts, profile.Printable(host))
 	}
 	e.Host = append(e.Host, h)
+}
+
+// name returns the index of the name of a process; -1: there are too many.
+func (b *Builder) name(who string) int {
+	i, ok := b.names[who]
+	switch e := b.Data.Events; {
+	case ok:
+		return i
+	case len(e.Names) == maxNames:
+		return -1
+	default:
+		b.names[who] = len(e.Names)
+		e.Names = append(e.Names, who)
+		return len(e.Names) - 1
+	}
 }
 
 func (b *Builder) text(texts *[]string, text string) int {
@@ -666,6 +692,9 @@ func (b *Builder) text(texts *[]string, text string) int {
 	}
 	return i
 }
+
+// banner is a line that says how to end a run: a page of nothing else does not show it.
+var banner = regexp.MustCompile(`(?i)(\b(ctrl|control)[- ]?|\^)c\b`)
 
 // printableLine is Printable with tabs, which a script puts between columns.
 func printableLine(text string) string {
@@ -707,6 +736,12 @@ func (b *Builder) Finish() *Data {
 		}
 		if !slices.ContainsFunc(e.Took, func(n Number) bool { return int64(n.Value) >= 0 }) {
 			e.Took = nil
+		}
+		if len(e.Names) == 0 {
+			e.Who = nil
+		}
+		if !slices.ContainsFunc(e.Texts, func(text string) bool { return !banner.MatchString(text) }) { // what a terminal is told
+			b.Data.Events = nil
 		}
 		if len(e.Hosts) < 2 && !b.Data.Merged {
 			e.Hosts, e.Host = nil, nil

@@ -165,7 +165,9 @@ type Events struct {
 	Call    []int    `json:"c"` // index in Calls
 	Text    []int    `json:"x"` // index in Texts
 	Host    []int    `json:"h,omitempty"`
-	Took    []Number `json:"d,omitempty"` // nanoseconds; -1: unknown
+	Took    []Number `json:"d,omitempty"`     // nanoseconds; -1: unknown
+	Names   []string `json:"names,omitempty"` // of processes
+	Who     []int    `json:"w,omitempty"`     // index in Names; -1: unknown
 	Omitted int      `json:"omitted,omitempty"`
 }
 

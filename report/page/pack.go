@@ -69,7 +69,7 @@ func dataElements(id string, d *Data) ([]document.Element, error) {
 	if e := d.Events; e != nil {
 		p, name := part()
 		head.Events = headEvents{Calls: e.Calls, Counts: e.Counts, Omitted: e.Omitted, Part: name}
-		p.value = map[string]any{"texts": p.strings(e.Texts), "hosts": e.Hosts, "t": p.ints(e.T), "c": p.ints(e.Call), "x": p.ints(e.Text), "h": p.ints(e.Host), "d": p.numbers(e.Took)}
+		p.value = map[string]any{"texts": p.strings(e.Texts), "hosts": e.Hosts, "t": p.ints(e.T), "c": p.ints(e.Call), "x": p.ints(e.Text), "h": p.ints(e.Host), "d": p.numbers(e.Took), "names": e.Names, "w": p.ints(e.Who)}
 	}
 	parts = slices.Insert(parts, 0, &packer{value: head})
 	var elements []document.Element

@@ -233,6 +233,24 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestBanner checks that a page does not have a line that says how to end a run, if it is the only one.
+func TestBanner(t *testing.T) {
+	for _, tc := range []struct {
+		lines []string
+		want  bool
+	}{
+		{[]string{"Tracing block I/O... Hit Ctrl-C to end.\n"}, false}, {[]string{"Tracing. ^C ends it\n"}, false}, {[]string{"Hit Ctrl-C to end.\n", "sh 7\n"}, true}, {[]string{"vertical_c\n"}, true},
+	} {
+		b := NewBuilder()
+		for _, text := range tc.lines {
+			b.Print(1, Call{"printf", 3}, "", text, -1)
+		}
+		if d := b.Finish(); (d.Events != nil) != tc.want {
+			t.Errorf("%q: the page has them: %v", tc.lines, d.Events != nil)
+		}
+	}
+}
+
 // TestHostNames checks that a host is one host whatever its name is, and that many do not take long.
 func TestHostNames(t *testing.T) {
 	b := NewBuilder()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand"
 	"net"
 	"net/http"
@@ -107,6 +108,9 @@ func browse(t *testing.T, browser, url, allowed string) *tab {
 		}
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, performance.Enable, performance.EnableParams{}); err != nil { // counts the time of the processor from here on
 		t.Fatal(err)
 	}
 	x.run(chromedp.Navigate(url), chromedp.WaitReady(`html[data-complete]`))
@@ -331,7 +335,7 @@ func TestEvents(t *testing.T) {
 		clock := page.Clock{Name: "c", NS: uint64(7e9 + i*1e7 + 5e6)}
 		late := float64(i%7) / 2 // btrun reads an event when it can
 		m.Sample(float64(i)*10+5+late, clock, &page.Element{Parts: []string{"app"}, Path: []int{b.Frame("app", "l"), b.Frame("main", "u"), b.Frame(name, "u")}, A: 1})
-		b.PrintAt(float64(i)*10+5+late, clock, page.Call{Kind: "printf", Line: 1}, "", "app "+name+"\n", -1)
+		b.PrintBy(float64(i)*10+5+late, clock, page.Call{Kind: "printf", Line: 1}, "", "app", "app "+name+"\n", -1)
 	}
 	x := open(t, b.Finish(), nil)
 	const card = "#map-stacksofprofilehz99"
@@ -378,6 +382,59 @@ func TestEvents(t *testing.T) {
 	x.settle()
 	x.expect(card+" .answer", "51 events")
 	x.axe()
+}
+
+// TestAnswers reads the sentences above the pictures: an idle CPU is not what uses the CPU, the first function that tells stacks of the
+// kernel apart is named, values past the last bucket are at least its bound, the names of columns are not a line, and the end of a run,
+// which is soon after an interval, is not a rate of zero.
+func TestAnswers(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	b := page.NewBuilder()
+	d := &b.Data
+	d.File, d.Started, d.Duration, d.Ended = "run.jsonl", 1.7e12, 3010, true
+	d.Script.Source = "begin { printf(\"PID COMM LAT(us)\\n\"); }\n"
+	d.Script.Clauses = []page.Clause{{Line: 1, End: 1, Probes: []string{"begin"}, Maps: []string{"@cpu", "@state"}}}
+	shaped := func(name, shape string, names ...string) *page.MapBuilder {
+		return b.Map(name, func() page.MapBuilder {
+			m := page.MapBuilder{Names: names, Histogram: shape == "lhist", Range: func(i int) (int64, int64) { return []int64{math.MinInt64, 0, 10}[i], []int64{-1, 9, math.MaxInt64}[i] }}
+			m.Name, m.Shape, m.Decimal, m.Scalar, m.Scratch = name, shape, true, names == nil, name == "@state"
+			return m
+		})
+	}
+	stack := func(comm, kind string, n uint64, names ...string) page.Element {
+		path := []int{b.Frame(comm, "l")}
+		for _, name := range names {
+			path = append(path, b.Frame(name, kind))
+		}
+		return page.Element{Parts: []string{comm}, Path: path, A: n}
+	}
+	shaped("@cpu", "count", "comm").Show(3000, []page.Element{stack("swapper/1", "k", 60, "cpu_startup_entry", "do_idle", "halt"), stack("app", "u", 30, "main", "work"), stack("sh", "u", 10, "main")}, false)
+	shaped("@off", "count", "comm").Show(3000, []page.Element{stack("app", "k", 60, "entry", "sys_poll", "do_poll", "schedule"), stack("sh", "k", 40, "entry", "sys_wait4", "schedule")}, false)
+	shaped("@large", "lhist").Show(3000, []page.Element{{Buckets: []uint64{0, 1, 99}}}, false)
+	shaped("@state", "plain", "tid").Show(3000, []page.Element{{Parts: []string{"7"}, A: 1}}, false)
+	rates := shaped("@rates", "count", "comm")
+	for i, at := range []float64{1000, 2000, 3000, 3010} {
+		rates.Show(at, []page.Element{{Parts: []string{"app"}, A: min(uint64(i+1), 3) * 1000}}, false)
+	}
+	b.Print(1, page.Call{Kind: "printf", Line: 1}, "", "PID  COMM             LAT(us)\n", -1)
+	for i := range 10 {
+		b.PrintBy(float64(100*i), page.Clock{}, page.Call{Kind: "printf", Line: 2}, "", []string{"curl", "curl", "sh"}[i%3], "7    x\n", -1)
+	}
+	x := open(t, b.Finish(), nil)
+	x.expect("#map-cpu .answer", "100 samples (60% idle): app 30%, sh 10%. Top function: work (30%).")
+	x.expect("#map-off .answer", "app 60%, sh 40%. Most is in sys_poll (60%).")
+	x.expect("#map-large .answer", "Half of 100 values are at least 10; most (99%) are in [10, ...).")
+	x.expect("#lines .answer", "10 lines", "curl 70%, sh 30%")
+	x.expect("#lines thead", "PID  COMM             LAT(us)")
+	x.expect("#lines .tools", "10 lines")
+	x.eval(`(() => { const d = document.querySelector("#map-rates .lines details"); d.open = true; })()`)
+	x.eval(`new Promise((done) => setTimeout(() => done(""), 100))`)
+	if got := x.eval(`Array.from(document.querySelectorAll("#map-rates .lines tbody tr"), (r) => r.lastChild.textContent).join(" ")`); got != "1,000/s 1,000/s 1,000/s " {
+		t.Errorf("rates: %q", got)
+	}
+	if got := x.text(".script .makes"); got != "→ @cpu (3 keys)" {
+		t.Errorf("the clause makes %q", got)
+	}
 }
 
 // TestTypes checks the types in the page's script.
@@ -532,16 +589,12 @@ func large() *page.Data {
 	return b.Finish()
 }
 
-// TestLarge checks that a large page is fast: the first screen within a second, and what a person does within 50 ms. The limits are
-// larger here, and for the time of the processor, for a machine that does something else, too; the times are logged.
+// TestLarge checks that a large page is fast: the first screen within a second, and what a person does within 50 ms. What is checked is
+// the time of the processor, also on a machine that does something else, too; the times of a clock are logged.
 func TestLarge(t *testing.T) {
 	tier.Real.Need(t, "starts a browser")
 	d := large()
 	x := open(t, d, nil)
-	t.Logf("first screen: %s ms, all of the page: %s ms", x.eval(`document.documentElement.dataset.ready`), x.eval(`document.documentElement.dataset.complete`))
-	if _, err := chromedp.Call(x.ctx, performance.Enable, performance.EnableParams{}); err != nil {
-		t.Fatal(err)
-	}
 	cpu := func() float64 { // of the thread that a person waits for, in milliseconds
 		r, err := chromedp.Call(x.ctx, performance.GetMetrics, cdp.Empty{})
 		if err != nil {
@@ -554,6 +607,12 @@ func TestLarge(t *testing.T) {
 		}
 		t.Fatal("the browser has no ThreadTime")
 		return 0
+	}
+	used := cpu() // for all of the page, of which the first screen is a part
+	t.Logf("first contentful paint: %s ms, first screen: %s ms, all of the page: %s ms, of which the processor is used for %.0f ms",
+		x.eval(`String(Math.round(performance.getEntriesByName("first-contentful-paint")[0].startTime))`), x.eval(`document.documentElement.dataset.ready`), x.eval(`document.documentElement.dataset.complete`), used)
+	if used > 1000 {
+		t.Errorf("all of the page takes %.0f ms of the processor", used)
 	}
 	measure := func(what, action string) {
 		t.Helper()
@@ -568,7 +627,7 @@ func TestLarge(t *testing.T) {
 			best, least = min(best, ms), min(least, cpu()-before)
 		}
 		t.Logf("%s: %.1f ms, of which the processor is used for %.1f ms", what, best, least)
-		if least > 150 {
+		if least > 100 {
 			t.Errorf("%s takes %.1f ms", what, least)
 		}
 	}

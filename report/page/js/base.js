@@ -12,7 +12,7 @@
  * @typedef {{name: string, shape: string, part?: string, cells: number, unit?: string, help?: string, line?: number, scalar?: boolean, host?: boolean, scratch?: boolean,
  *   level?: boolean, interval?: number, joined?: number, keys?: Key[], rows: number, texts?: string[], bounds?: (number | null)[][], decimal?: boolean,
  *   times: number[], columns: RawColumn[], tree?: RawTree, events?: boolean, samples?: RawSamples, omitted?: {rows: number, value: Num}, cut?: {depth: Num, unwind: Num, lost: Num, of: Num}}} RawMap
- * @typedef {{calls: {kind: string, line: number}[], counts: number[], part?: string, texts: string[], hosts?: string[], t: Ints, c: Ints, x: Ints, h?: Ints, d?: Nums, omitted?: number}} RawEvents
+ * @typedef {{calls: {kind: string, line: number}[], counts: number[], part?: string, texts: string[], hosts?: string[], t: Ints, c: Ints, x: Ints, h?: Ints, d?: Nums, names?: string[], w?: Ints, omitted?: number}} RawEvents
  * @typedef {{line: number, end: number, probes: string[], maps?: string[], calls?: number[]}} Clause
  * @typedef {{file: string, script: {file: string, source: string, clauses?: Clause[]}, host?: string, kernel?: string, arch?: string, object?: string,
  *   compiler?: string, params?: {name: string, value: string}[], hosts?: string[], merged?: boolean, byHost?: boolean, attached?: number, started: number,
@@ -47,6 +47,9 @@ function short(n) {
 
 /** @param {number} share */
 const percent = (share) => !isFinite(share) ? "" : share >= 0.0995 ? (100 * share).toFixed(0) + "%" : (100 * share).toFixed(share && share < 0.001 ? 2 : 1) + "%";
+
+/** A share that is 100% only if it is all. @param {number} share */
+const upTo = (share) => share >= .995 && share < 1 ? Math.min(Math.floor(share * 1e4) / 100, 99.99) + "%" : percent(share);
 
 /** A duration. @param {number} ns */
 function duration(ns) {
@@ -102,9 +105,9 @@ function matcher(text) {
 	}
 }
 
-/** @param {string} label @param {(value: string) => void} then */
+/** Boxes take text or a regular expression. @param {string} label @param {(value: string) => void} then */
 function searchBox(label, then) {
-	const box = el("input", {type: "search", placeholder: label, "aria-label": label, spellcheck: "false"});
+	const box = el("input", {type: "search", placeholder: label, title: "text or a regular expression", "aria-label": label + " (text or regular expression)", spellcheck: "false"});
 	box.addEventListener("input", () => then(box.value));
 	return box;
 }

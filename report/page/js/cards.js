@@ -111,7 +111,7 @@ function flameCard(t, show) {
 		const {labels, group} = groupsOf(t, m.keys && m.keys.length ? m.host ? 0 : mainPart(t) : -1, 9);
 		const single = !m.keys || !m.keys.length;
 		const h = heatMap("Heat map of " + m.name + " over time", t, single ? {labels: ["all"], values: t.matrix(() => 0, 1), show} : {labels, values: t.matrix(group, labels.length), show});
-		root.append(h.root, el("p", {class: "note kindofmap"}, "Columns are intervals of the run (--every, or print()), and rows are " + (single ? "all stacks" : "the parts of the key") + ": a selected range shows its own flame graph."));
+		root.append(h.root, el("p", {class: "note kindofmap"}, "Columns are intervals of the run (--every, or print()), and rows are " + (single ? "all stacks" : "the largest by " + (m.keys || [])[m.host ? 0 : mainPart(t)].name) + ": a selected range shows its own flame graph."));
 		views.push({update: h.redraw, redraw: h.redraw});
 	}
 	if (m.host && m.keys) {
@@ -133,15 +133,16 @@ function flameCard(t, show) {
 	if (base) root.append(el("p", {class: "note"}, "Red: a larger share of the whole than in the base; blue: a smaller one. Widths are those of this run."));
 	const update = () => {
 		f.update();
-		const top = f.top(), parts = [strong(show(f.total()))];
+		const top = f.top(), idle = t.m.shape === "count" ? f.idle() : 0, parts = [strong(show(f.total()))];
+		if (idle) parts.push(" (" + percent(idle / f.total()) + " idle)");
 		const part = mainPart(t);
 		if (part >= 0 && !(m.keys || [])[part].numeric) {
 			const v = t.values(), k = /** @type {Key[]} */ (m.keys)[part], sums = new Float64Array(k.texts.length);
 			for (let i = 0; i < t.rows; i++) if (v[i] > 0) sums[k.at[i]] += v[i];
-			const best = largest(sums, 3), all = sums.reduce((a, b) => a + b, 0);
+			const all = sums.reduce((a, b) => a + b, 0), best = largest(idle ? sums.map((x, g) => /^swapper\/\d+$/.test(k.texts[g]) ? 0 : x) : sums, 3);
 			if (all) parts.push(": ", ...best.flatMap((g, i) => [i ? ", " : "", strong(k.texts[g] || "(none)"), " " + percent(sums[g] / all)]));
 		}
-		if (top) parts.push(top.calls ? ". Most is in calls of the kernel by " : ". Top function: ", strong(top.name), " (" + percent(top.share) + ").");
+		if (top) parts.push(". " + top.how, strong(top.name), " (" + percent(top.share) + ").");
 		says.replaceChildren(...parts);
 	};
 	views.push({update, redraw: f.redraw});
@@ -151,7 +152,7 @@ function flameCard(t, show) {
 /** Rows of a picture of a histogram, from the highest to the lowest: a bucket each, or several if there are many. @param {Table} t */
 function rowsOf(t) {
 	const size = Math.ceil(t.buckets / 36), n = Math.ceil(t.buckets / size);
-	return {n, row: (/** @type {number} */ b) => n - 1 - Math.floor(b / size), labels: Array.from({length: n}, (_, i) => t.bucket((n - 1 - i) * size, Math.min((n - i) * size, t.buckets) - 1))};
+	return {n, row: (/** @type {number} */ b) => n - 1 - Math.floor(b / size), labels: Array.from({length: n}, (_, i) => t.bucket((n - 1 - i) * size, Math.min((n - i) * size, t.buckets) - 1) + (UNITS[t.unit] ? " " + t.unit : ""))};
 }
 
 /** @param {Table} t */
@@ -177,7 +178,7 @@ function histogramCard(t) {
 		{title: t.unit ? "bucket, " + t.unit : "bucket", text: (b) => t.bucket(b)},
 		{title: "count", n: true, text: (b) => count(h[b])},
 		{title: "share of the largest bucket", text: () => "", bar: (b) => h[b] / most},
-		{title: "up to", n: true, text: (b) => { let s = 0; for (let i = 0; i <= b; i++) s += h[i]; return percent(s / (all || 1)); }},
+		{title: "up to", n: true, text: (b) => { let s = 0; for (let i = 0; i <= b; i++) s += h[i]; return upTo(s / (all || 1)); }},
 	];
 	if (base) {
 		cols[2].base = (b) => hb && allBase ? hb[b] / allBase * all / most : 0;
@@ -198,10 +199,13 @@ function histogramCard(t) {
 		all = h.reduce((a, b) => a + b, 0);
 		allBase = hb ? hb.reduce((a, b) => a + b, 0) : 0;
 		const q = [["p50", .5], ["p90", .9], ["p99", .99], ["p99.9", .999], ["max ≤", 1]];
-		tiles.replaceChildren(...[["values", 0], ...q].map(([name, x]) => el("div", {class: "tile"}, el("span", {}, String(name)), el("b", {}, x === 0 ? short(all) : quantile(t, h, Number(x))),
+		const open_ = (/** @type {string} */ x) => /^[<≥]/.test(x);
+		tiles.replaceChildren(...[["values", 0], ...q].map(([name, x]) => el("div", {class: "tile"}, el("span", {}, x === 1 && open_(quantile(t, h, 1)) ? "max" : String(name)), el("b", {}, x === 0 ? short(all) : quantile(t, h, Number(x))),
 			hb && allBase ? el("span", {}, "was " + (x === 0 ? short(allBase) : quantile(t, hb, Number(x)))) : null)));
 		const k = h.indexOf(most);
-		says.replaceChildren(...all ? [...(row >= 0 ? [strong(t.key(row)), ": "] : []), "Half of ", strong(count(all)), " values are at most ", strong(quantile(t, h, .5)), ", 99% at most ", strong(quantile(t, h, .99)),
+		/** A quantile in words; one in a bucket without an upper bound says how much values are at least. @param {number} x */
+		const atMost = (x) => { const v = quantile(t, h, x); return open_(v) ? [v[0] === "<" ? "less than " : "at least ", strong(v.slice(2))] : ["at most ", strong(v)]; };
+		says.replaceChildren(...all ? [...(row >= 0 ? [strong(t.key(row)), ": "] : []), "Half of ", strong(count(all)), " values are ", ...atMost(.5), ...(open_(quantile(t, h, .99)) ? [] : [", 99% ", ...atMost(.99)]),
 			"; most (" + percent(h[k] / all) + ") are in ", strong(t.bucket(k) + (t.unit && t.unit !== "bytes" ? " " + t.unit.replace("us", "µs") : "")), "."] : ["No values" + (state.range ? " in this part of the run." : ".")]);
 		bars.arrange();
 	};
@@ -290,6 +294,7 @@ function tableCard(t, show) {
 	/** @param {number} r */
 	const shown = (r) => mean ? v[r] / (n[r] || 1) : v[r];
 	if (t.columns.length > 1) {
+		const usual = m.times.map((x, i) => x - t.starts[i]).sort((a, b) => a - b)[m.times.length >> 1];
 		const part = m.host ? -1 : -1, {labels, group} = groupsOf(t, part, m.level ? 6 : 7);
 		const names = m.scalar ? [m.name] : labels;
 		const lines = lineChart((m.level || mean ? "Values" : "Rates") + " of " + m.name + " over time", t, () => {
@@ -297,9 +302,10 @@ function tableCard(t, show) {
 			return names.map((name, g) => ({name: cut(name, 40), values: Float64Array.from({length: c}, (_, i) => {
 				const x = a[g * c + i];
 				if (mean && k) return k[g * c + i] ? x / k[g * c + i] : NaN;
-				return m.level ? x : x / Math.max((m.times[i] - t.starts[i]) / 1000, 1e-6);
+				const ms = m.times[i] - t.starts[i];
+				return m.level ? x : ms < usual / 4 ? NaN : x / Math.max(ms / 1000, 1e-6); // the end of a run is soon after an interval: no rate
 			})}));
-		}, (x) => m.level || mean ? show(x) : short(x) + "/s");
+		}, (x) => m.level || mean ? show(x) : (t.unit ? show(x) : short(x)) + "/s");
 		root.append(lines.root);
 		views.push({update: lines.redraw, redraw: lines.redraw});
 	}
@@ -314,7 +320,7 @@ function tableCard(t, show) {
 		cols.push({title: m.shape === "plain" || m.shape === "tseries" ? "value" : m.shape, n: true, text: (r) => exactOf(r) || (isNaN(v[r]) ? "" : t.unit ? show(v[r]) : count(v[r])), value: (r) => isNaN(v[r]) ? -Infinity : v[r]});
 		cols.push({title: "of the largest", text: () => "", bar: (r) => v[r] / most});
 		if (rate) cols.push({title: "share", n: true, text: (r) => percent(v[r] / (sum || 1)), value: (r) => v[r]});
-		if (timed) cols.push({title: "per second", n: true, text: (r) => short(v[r] / t.seconds()), value: (r) => v[r]});
+		if (timed) cols.push({title: "per second", n: true, text: (r) => t.unit ? show(v[r] / t.seconds()) : short(v[r] / t.seconds()), value: (r) => v[r]});
 	}
 	/** The digits of a value that a number cannot represent. @param {number} r */
 	const exactOf = (r) => {
@@ -386,9 +392,16 @@ function pivot(t, show, views) {
 	return el("div", {}, el("h3", {class: "note"}, "Hosts side by side"), g.root);
 }
 
+/** The line with the names of columns that a script prints first; "": none. @param {RawEvents} e */
+function headerOf(e) {
+	const text = e.t.length > 1 && e.counts[e.c[0]] === 1 ? e.texts[e.x[0]] : "", words = text.trim().split(/\s+/);
+	return words.length > 1 && words.every((w) => /^%?[A-Z][A-Z0-9_%/.:#-]*(\([A-Za-zµ/]+\))?$/.test(w)) ? text : "";
+}
+
 /** @param {RawEvents} e */
 function eventsCard(e) {
-	const n = e.t.length, at = new Float64Array(n);
+	const n = e.t.length, at = new Float64Array(n), header = headerOf(e);
+	const shown = (/** @type {number} */ i) => (i > 0 || !header) && (!state.range || at[i] >= state.range[0] && at[i] <= state.range[1]);
 	for (let i = 0, t = 0; i < n; i++) at[i] = (t += e.t[i]) / 1000;
 	const took = e.d ? floats(e.d) : null;
 	const says = el("p", {class: "answer"});
@@ -422,20 +435,24 @@ function eventsCard(e) {
 	const cols = [{title: "time", text: (i) => clock(at[i]), value: (i) => at[i]}];
 	if (e.hosts && e.h) { const hosts = e.hosts, h = e.h; cols.push({title: "host", text: (i) => hosts[h[i]]}); }
 	if (took) cols.push({title: "took", n: true, text: (i) => took[i] >= 0 ? duration(took[i]) : "", value: (i) => took[i]});
-	cols.push({title: "line", text: (i) => e.texts[e.x[i]], line: true});
-	const g = grid("Lines that the script printed", cols, () => n, {sort: 0, down: false, search: (i) => (e.hosts && e.h ? e.hosts[e.h[i]] + " " : "") + e.texts[e.x[i]], noun: "lines", keep: (i) => !state.range || at[i] >= state.range[0] && at[i] <= state.range[1]});
+	cols.push({title: header || "line", head: !!header, text: (i) => e.texts[e.x[i]], line: true});
+	const g = grid("Lines that the script printed", cols, () => n, {sort: 0, down: false, search: (i) => (e.hosts && e.h ? e.hosts[e.h[i]] + " " : "") + e.texts[e.x[i]], noun: "lines", total: header ? n - 1 : n, keep: shown});
 	root.append(g.root);
 	if (e.omitted) root.append(el("p", {class: "note"}, "The page has the first " + count(n) + " lines; " + count(e.omitted) + " are omitted: --from and --to select others."));
 	views.push({update() {
 		let k = 0, worst = -1;
+		const by = new Float64Array((e.names || []).length);
 		const known = /** @type {number[]} */ ([]);
 		for (let i = 0; i < n; i++) {
-			if (state.range && (at[i] < state.range[0] || at[i] > state.range[1])) continue;
+			if (!shown(i)) continue;
 			k++;
+			if (e.w && e.w[i] >= 0) by[e.w[i]]++;
 			if (took && took[i] >= 0) { known.push(took[i]); if (worst < 0 || took[i] > took[worst]) worst = i; }
 		}
 		const seconds = (state.range ? state.range[1] - state.range[0] : span) / 1000;
 		const parts = [strong(count(k)), k === 1 ? " line" : " lines", ...(state.data.duration > 0 && k > 3 ? [", ", strong(short(k / Math.max(seconds, 1e-6))), " a second"] : [])];
+		const best = largest(by, 3);
+		if (k > 3 && best.length) parts.push(": ", ...best.flatMap((i, j) => [j ? ", " : "", strong((e.names || [])[i]), " " + percent(by[i] / k)]));
 		if (took && known.length) {
 			known.sort((a, b) => a - b);
 			const q = (/** @type {number} */ x) => duration(known[Math.max(Math.ceil(x * known.length) - 1, 0)]);

@@ -79,7 +79,7 @@ async function needEvents(id, e) {
 	if (!e.part) return;
 	const {value, array} = await read(id + "-" + e.part);
 	e.part = "";
-	for (const f of ["t", "c", "x", "h", "d", "texts"]) value[f] = array(value[f]);
+	for (const f of ["t", "c", "x", "h", "d", "w", "texts"]) value[f] = array(value[f]);
 	Object.assign(e, value);
 }
 

@@ -127,6 +127,11 @@ function flame(t, base, show, only) {
 	/** @type {Uint32Array} of frames, in the theme that is shown; 0: not yet known */
 	let colors = new Uint32Array(0);
 	let colorsOf = "", mark = 0;
+	/** @param {number} i */
+	const isIdle = (i) => {
+		const f = tree.frames[tree.frame[i]];
+		return f.kind === "k" ? f.name === "do_idle" || f.name === "cpu_startup_entry" : f.kind === "l" && /^swapper\/\d+$/.test(f.name);
+	};
 	/** The color of a node, as a pixel. @param {number} i */
 	const color = (i) => {
 		if (hits && i >= 0 && hits[tree.frame[i]]) return mark;
@@ -371,24 +376,40 @@ function flame(t, base, show, only) {
 		fill();
 		find(box.value);
 	};
-	const box = searchBox("Search functions (text or regular expression)", (text) => { find(text); if (only) for (const o of only.linked) if (o !== mine) o.search(text); });
+	const box = searchBox("Search functions", (text) => { find(text); if (only) for (const o of only.linked) if (o !== mine) o.search(text); });
 	const picture = el("div", {class: "picture", tabindex: "-1"}, over);
 	const root = el("div", {class: "flame"},
 		el("div", {class: "tools"}, box, matched, toggle("Root at the bottom", () => !icicle, (on) => { icicle = !on; requestAnimationFrame(() => { picture.scrollTop = icicle ? 0 : picture.scrollHeight; }); }), base ? toggle("Widths of the base", () => byBase, (on) => { byBase = on; }) : null, reset),
 		status, picture, details);
 	return {
 		root, update, redraw: redrawAll,
-		/** The function with the largest value of its own; if nearly all stacks end in it, that of user space which called the kernel most.
-		 * @returns {{name: string, share: number, calls: boolean} | null} */
+		/** The value of CPUs that were idle: of the processes swapper/N, or in the kernel's idle loop. */
+		idle() {
+			let sum = 0;
+			for (let i = 0; i < tree.n;) {
+				if (isIdle(i)) { sum += totals[i]; i = tree.end[i]; } else i++;
+			}
+			return sum;
+		},
+		/** The function with the largest value of its own, of what is not idle; if nearly all stacks end in it, that of user space which
+		 * called the kernel most, or else, of the kernel's, the one closest to the root that not nearly all have.
+		 * @returns {{name: string, share: number, how: string} | null} */
 		top() {
 			const best = (/** @type {Float64Array} */ v) => {
 				let f = -1;
 				for (let i = 0; i < v.length; i++) if (tree.frames[i].kind !== "l" && (f < 0 || v[i] > v[f])) f = i;
 				return f;
 			};
-			const f = best(own()), all = totals[ALL];
-			if (f < 0 || !all) return null;
-			if (self[f] < .9 * all) return {name: tree.frames[f].name, share: self[f] / all, calls: false};
+			const busy = own().slice(), all = totals[ALL];
+			for (let i = 0; i < tree.n; i = isIdle(i) ? tree.end[i] : i + 1) {
+				if (isIdle(i)) for (let k = i; k < tree.end[i]; k++) {
+					busy[tree.frame[k]] -= totals[k];
+					if (k > i) busy[tree.frame[tree.parent[k]]] += totals[k];
+				}
+			}
+			const f = best(busy);
+			if (f < 0 || !all || !(busy[f] > 0)) return null;
+			if (busy[f] < .9 * all) return {name: tree.frames[f].name, share: busy[f] / all, how: "Top function: "};
 			const user = new Float64Array(tree.frames.length), {frame, parent} = tree;
 			for (let i = 0; i < tree.n; i++) {
 				const up = parent[i];
@@ -397,7 +418,12 @@ function flame(t, base, show, only) {
 				}
 			}
 			const u = best(user);
-			return u < 0 || !user[u] ? {name: tree.frames[f].name, share: self[f] / all, calls: false} : {name: tree.frames[u].name, share: user[u] / all, calls: true};
+			if (u >= 0 && user[u]) return {name: tree.frames[u].name, share: user[u] / all, how: "Most is in calls of the kernel by "};
+			if (tree.frames[f].kind !== "k") return {name: tree.frames[f].name, share: busy[f] / all, how: "Top function: "};
+			const part = ofAll(totals).map((x) => x < .9 * all ? x : 0);
+			let through = -1; // the first of equals in preorder is the closest to the root
+			for (let i = 0; i < tree.n; i++) if (tree.frames[tree.frame[i]].kind !== "l" && part[tree.frame[i]] > (through < 0 ? 0 : part[through])) through = tree.frame[i];
+			return through >= 0 ? {name: tree.frames[through].name, share: part[through] / all, how: "Most is in "} : {name: tree.frames[f].name, share: self[f] / all, how: "Top function: "};
 		},
 		total: () => totals[ALL],
 	};

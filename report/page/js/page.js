@@ -50,7 +50,7 @@ function health(d) {
 		if (document.documentElement.dataset.live) list.append(el("li", {class: "ok", id: "live"}, "The run goes on"));
 		else add("warning", "The recording ends before the run does");
 	}
-	const errors = (d.messages || []).filter((m) => m.error).length, all = (d.messages || []).length;
+	const errors = (d.messages || []).filter((m) => m.error).length, all = (d.messages || []).filter((m) => !cuts.length || !/ user stacks are cut short/.test(m.text)).length;
 	if (errors) add("error", count(errors) + (errors === 1 ? " error" : " errors") + " of the script");
 	else if (all) add("warning", count(all) + (all === 1 ? " message" : " messages"));
 	if (!list.children.length) add("ok", "Nothing lost, all probes attached for the whole run");
@@ -64,14 +64,14 @@ function scriptCard(d) {
 	/** @param {number} from @param {number} to */
 	const pre = (from, to) => {
 		const p = el("pre");
-		for (let i = from; i <= to && i <= lines.length; i++) p.append(el("span", {class: "no", "aria-hidden": "true"}, String(i)), lines[i - 1] + "\n");
+		for (let i = from; i <= to && i <= lines.length; i++) p.append(el("span", {class: "ln"}, el("span", {class: "no", "aria-hidden": "true"}, String(i)), lines[i - 1].replace(/\t/g, "    ") + "\n"));
 		return p;
 	};
 	let at = 1;
 	clauses.forEach((c, i) => {
 		if (c.line > at) code.append(el("div", {class: "clause"}, pre(at, c.line - 1)));
 		const from = Math.max(c.line, at);
-		const shown = (c.maps || []).filter((name) => d.maps.some((m) => m.name === name && (m.rows || m.times.length)));
+		const shown = (c.maps || []).filter((name) => d.maps.some((m) => m.name === name && m.cells && !m.scratch));
 		const makes = el("div", {class: "makes"}), n = (c.calls || []).reduce((k, j) => k + (d.events ? d.events.counts[j] : 0), 0);
 		for (const name of shown) {
 			const m = /** @type {RawMap} */ (d.maps.find((x) => x.name === name));
@@ -175,8 +175,10 @@ async function build(d, together) {
 		main.append(card.root);
 		if (together) continue;
 		update(card);
-		if (!ready && card.root.getBoundingClientRect().bottom > window.innerHeight) await filled();
-		else if (ready) await new Promise((done) => setTimeout(done));
+		if (!ready) {
+			await painted(); // canvases have their height then
+			if (card.root.getBoundingClientRect().bottom > window.innerHeight) await filled();
+		} else await new Promise((done) => setTimeout(done));
 	}
 	if (together) {
 		show();

@@ -2,7 +2,7 @@
 // Tables that sort and filter.
 
 /**
- * @typedef {{title: string, n?: boolean, text(row: number): string, value?(row: number): number, bar?(row: number): number, base?(row: number): number, style?(row: number): string, line?: boolean}} Col
+ * @typedef {{title: string, n?: boolean, text(row: number): string, value?(row: number): number, bar?(row: number): number, base?(row: number): number, style?(row: number): string, line?: boolean, head?: boolean}} Col
  */
 
 /** The element that would be at n if all were sorted (quickselect). @param {Float64Array} v is permuted @param {number} n */
@@ -23,7 +23,7 @@ function nth(v, n) {
 }
 
 /** A table of which only the visible rows are in the document.
- * @param {string} label @param {Col[]} cols @param {() => number} rows @param {{sort?: number, down?: boolean, search?: (row: number) => string, pick?: (row: number) => void, picked?: () => number, noun?: string, keep?: (row: number) => boolean}} o */
+ * @param {string} label @param {Col[]} cols @param {() => number} rows @param {{sort?: number, down?: boolean, search?: (row: number) => string, pick?: (row: number) => void, picked?: () => number, noun?: string, total?: number, keep?: (row: number) => boolean}} o */
 function grid(label, cols, rows, o) {
 	const H = 22, noun = o.noun || "rows";
 	let sort = o.sort === undefined ? -1 : o.sort, down = o.down !== false, pattern = /** @type {((s: string) => boolean) | null} */ (null);
@@ -39,7 +39,7 @@ function grid(label, cols, rows, o) {
 		if (!c.value && !c.text || c.bar) return el("th", {scope: "col"}, el("span", {class: "hidden"}, c.title));
 		if (o.sort === undefined) return el("th", {scope: "col", class: c.n ? "n" : ""}, el("span", {}, c.title));
 		const b = el("button", {onclick() { if (sort === i) down = !down; else { sort = i; down = !!c.n; } arrange(); }}, c.title);
-		return el("th", {scope: "col", class: c.n ? "n" : ""}, b);
+		return el("th", {scope: "col", class: c.n ? "n" : c.head ? "line" : ""}, b);
 	});
 	const table = el("table", {"aria-label": label}, el("thead", {}, el("tr", {"aria-rowindex": 1}, ...heads)), tbody);
 	const box = el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
@@ -88,7 +88,8 @@ function grid(label, cols, rows, o) {
 		heads.forEach((h, i) => { if (o.sort !== undefined) { if (i === sort) h.setAttribute("aria-sort", down ? "descending" : "ascending"); else h.removeAttribute("aria-sort"); } });
 		heads.forEach((h, i) => { const b = h.querySelector("button"); if (b) b.textContent = cols[i].title + (i === sort ? down ? " ▾" : " ▴" : ""); });
 		table.setAttribute("aria-rowcount", k + 1);
-		found.textContent = count(k) + (k < n ? " of " + count(n) : "") + " " + (k === 1 && k === n ? noun.replace(/s$/, "") : noun);
+		const of = o.total === undefined ? n : o.total;
+		found.textContent = count(k) + (k < of ? " of " + count(of) : "") + " " + (k === 1 && k === of ? noun.replace(/s$/, "") : noun);
 		box.dataset.rows = k;
 		drawn = "";
 		draw();
@@ -111,7 +112,8 @@ function grid(label, cols, rows, o) {
 			for (const c of cols) {
 				if (c.bar) {
 					const bar = el("i");
-					bar.style.width = 100 * Math.max(Math.min(c.bar(i), 1), 0) + "%";
+					const share = Math.max(Math.min(c.bar(i), 1), 0);
+					bar.style.width = share > 0 ? "max(1.5px, " + 100 * share + "%)" : "0";
 					if (c.base) { const b = el("b"); b.style.left = "calc(" + 100 * Math.min(c.base(i), 1) / Math.max(c.bar(i), 1e-9) + "% - 1px)"; bar.append(b); }
 					tr.append(el("td", {class: "bar"}, bar));
 					continue;
@@ -133,7 +135,7 @@ function grid(label, cols, rows, o) {
 		tbody.replaceChildren(...out);
 	};
 	box.addEventListener("scroll", () => { top = box.scrollTop; draw(); });
-	const search = o.search ? searchBox("Filter (text or regular expression)", (text) => { pattern = matcher(text); box.scrollTop = top = 0; arrange(); }) : null;
+	const search = o.search ? searchBox("Filter", (text) => { pattern = matcher(text); box.scrollTop = top = 0; arrange(); }) : null;
 	const root = el("div", {}, search ? el("div", {class: "tools"}, search, found) : null, box);
 	return {root, arrange, redraw() { drawn = ""; draw(); }};
 }

@@ -15,6 +15,9 @@ function heat(x) {
 
 const COLORS = ["#2f6fd0", "#d9622b", "#1d9a6c", "#a24bc4", "#c2a012", "#c43d64", "#3aa5b9", "#7d7f86"];
 
+/** Milliseconds between the ticks of an axis. */
+const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5];
+
 /** A canvas that is drawn again when its size changes. @param {string} label @param {(ctx: CanvasRenderingContext2D, width: number, height: number) => number} draw returns the height that it needs
  * @param {boolean} [grows] it never becomes lower: a new size is a new picture, which takes time */
 function canvas(label, draw, grows) {
@@ -71,13 +74,13 @@ function timePicture(label, t, o) {
 		ctx.clearRect(0, 0, w, height + axis);
 		o.draw(ctx, x, w, height);
 		ctx.fillStyle = css("--dim");
-		ctx.textAlign = "center";
-		const ticks = Math.max(2, Math.floor((w - o.left) / 130)), step = (end - start) / ticks;
-		for (let i = 0; i <= ticks; i++) {
-			const ms = start + i * step, px = toX(ms);
-			ctx.textAlign = i === 0 ? "left" : i === ticks ? "right" : "center";
-			ctx.fillText(clock(ms, step), px, height + 11);
+		const step = STEPS.find((s) => s / (end - start || 1) * (w - o.left) >= (s >= 1000 ? 74 : 104)) || 864e5;
+		const zero = state.data.started + state.data.offset * 1000; // ticks are at whole seconds, or parts of them, of the clock
+		for (let ms = Math.ceil((zero + start) / step) * step - zero; ms <= end; ms += step) {
+			const px = toX(ms), half = (step >= 1000 ? 8 : 12) * 3.5;
 			ctx.fillRect(Math.min(px, w - 1), height, 1, 3);
+			ctx.textAlign = px - half < 0 ? "left" : px + half > w ? "right" : "center";
+			ctx.fillText(clock(ms + .01, step), px, height + 11);
 		}
 		const r = state.range;
 		if (r || anchor >= 0 && dragging) {
@@ -211,7 +214,7 @@ function subsecondMap(label, t, s, show) {
 			}
 			ctx.textAlign = "right";
 			ctx.fillStyle = css("--dim");
-			for (let k = 0; k <= 5; k++) ctx.fillText("+" + duration(s.width * 1e6 * k / 5), left - 7, Math.min(Math.max(height * (1 - k / 5), 6), height - 6));
+			for (let k = 0; k <= 5; k++) ctx.fillText(k ? "+" + duration(s.width * 1e6 * k / 5) : "+0", left - 7, Math.min(Math.max(height * (1 - k / 5), 6), height - 6));
 		},
 		tell: (c) => show(values[c]),
 	});
