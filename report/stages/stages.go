@@ -9,6 +9,7 @@ package stages
 import (
 	_ "embed"
 	"encoding/json"
+	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -158,6 +159,9 @@ type data struct {
 	Kernel []int       `json:"kernel"`
 	Loaded []Fact      `json:"loaded"`
 	Absent string      `json:"absent,omitempty"`
+
+	// Columns of the script, as "line:column", which are others in its printable form.
+	Moved map[string]int `json:"moved,omitempty"`
 }
 
 // stageData is a stage: its lines, by number.
@@ -171,6 +175,7 @@ type stageData struct {
 func (s *Stages) Write(w io.Writer) error {
 	d := data{File: profile.Printable(s.File), Source: printable(s.Source), Facts: append([]Fact{}, s.Facts...), Lines: []string{}, At: [][]int{}, Stages: []stageData{}, BPF: []int{}, Kernel: []int{}, Loaded: []Fact{}}
 	known := map[Line]int{}
+	source := strings.Split(s.Source, "\n")
 	numbers := func(lines []Line) []int {
 		out := make([]int, len(lines))
 		for i, l := range lines {
@@ -181,6 +186,12 @@ func (s *Stages) Write(w io.Writer) error {
 				at := []int{}
 				if l.Line > 0 {
 					at = []int{l.Line, l.Col}
+					if col := printableColumn(source, l.Line, l.Col); col != l.Col {
+						if d.Moved == nil {
+							d.Moved = map[string]int{}
+						}
+						d.Moved[fmt.Sprintf("%d:%d", l.Line, l.Col)] = col
+					}
 				}
 				d.Lines, d.At = append(d.Lines, profile.Printable(l.Text)), append(d.At, at)
 			}
@@ -223,6 +234,14 @@ func (s *Stages) Write(w io.Writer) error {
 
 func title(file string) string {
 	return "Stages of " + profile.Printable(file[strings.LastIndexByte(file, '/')+1:])
+}
+
+// printableColumn returns where a column of a line is in the printable form of the line. Columns count bytes from 1.
+func printableColumn(source []string, line, col int) int {
+	if line > len(source) || col < 1 || col-1 > len(source[line-1]) {
+		return col
+	}
+	return len(printable(source[line-1][:col-1])) + 1
 }
 
 // printable is profile.Printable with lines and tabs.

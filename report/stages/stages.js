@@ -4,7 +4,7 @@
 
 /**
  * @typedef {{name: string, doc?: string, lines: number[]}} Stage
- * @typedef {{file: string, source: string, facts: {name: string, value: string}[], lines: string[], at: number[][], stages: Stage[], bpf: number[], kernel: number[], loaded: {name: string, value: string}[], absent?: string}} Data
+ * @typedef {{file: string, source: string, facts: {name: string, value: string}[], lines: string[], at: number[][], stages: Stage[], bpf: number[], kernel: number[], loaded: {name: string, value: string}[], absent?: string, moved?: Object<string, number>}} Data
  * @typedef {{line: number, kind: "" | "plus" | "minus" | "gap", n?: number}} Row
  */
 
@@ -167,10 +167,11 @@ function show(d) {
 	const script = column("Script", "");
 	const encoder = new TextEncoder(), decoder = new TextDecoder();
 	script.fill(d.source.replace(/\n$/, "").split("\n").map((text, i) => {
-		const bytes = encoder.encode(text), cols = /** @type {number[]} */ (Array.from(starts.get(i + 1) || [])).filter((c) => c <= bytes.length).sort((a, b) => a - b);
+		const column = (/** @type {number} */ c) => (d.moved || {})[i + 1 + ":" + c] || c; // in bytes of the text, which has escapes
+		const bytes = encoder.encode(text), cols = /** @type {number[]} */ (Array.from(starts.get(i + 1) || [])).filter((c) => column(c) <= bytes.length).sort((a, b) => a - b);
 		const e = el("div", {class: "row", role: "option", "aria-selected": "false", "data-keys": cols.length ? cols.map((c) => i + 1 + ":" + c).join(" ") : null, "data-part": "none", "aria-label": text.trim() ? null : "empty line"}, el("span", {class: "no", "aria-hidden": "true"}, String(i + 1)));
-		e.append(decoder.decode(bytes.subarray(0, cols.length ? cols[0] - 1 : bytes.length)) || (cols.length ? "" : " "));
-		cols.forEach((c, k) => e.append(el("span", {"data-keys": i + 1 + ":" + c}, decoder.decode(bytes.subarray(c - 1, k + 1 < cols.length ? cols[k + 1] - 1 : bytes.length)))));
+		e.append(decoder.decode(bytes.subarray(0, cols.length ? column(cols[0]) - 1 : bytes.length)) || (cols.length ? "" : " "));
+		cols.forEach((c, k) => e.append(el("span", {"data-keys": i + 1 + ":" + c}, decoder.decode(bytes.subarray(column(c) - 1, k + 1 < cols.length ? column(cols[k + 1]) - 1 : bytes.length)))));
 		return e;
 	}));
 

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,18 @@ func openStages(t *testing.T, source string, k *stages.Kernel) *tab {
 		t.Fatal(err)
 	}
 	return browse(t, findBrowser(t), "file://"+file, "file://"+file)
+}
+
+// TestStagesColumns checks that the parts of a line of the script begin where code comes from, also after characters that are escaped.
+func TestStagesColumns(t *testing.T) {
+	tier.Real.Need(t, "starts a browser")
+	x := openStages(t, "begin { @a[\"\u202e\x7f→\"] = 1; @b = count(); }\n", nil)
+	x.expect("[aria-label=Script]", `\u202e\x7f→`)
+	for _, want := range []string{"count(); }", "@b = "} {
+		if got := x.eval(fmt.Sprintf(`Array.from(document.querySelectorAll("[aria-label=Script] span[data-keys]"), (e) => e.textContent).some((s) => s.startsWith(%q))`, want)); got != "true" {
+			t.Errorf("no part of the script begins with %q: %s", want, x.eval(`Array.from(document.querySelectorAll("[aria-label=Script] span[data-keys]"), (e) => e.textContent).join("|")`))
+		}
+	}
 }
 
 // TestStages looks at what the passes make of a script, with the pointer and with the keyboard.
