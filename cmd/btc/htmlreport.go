@@ -88,9 +88,15 @@ func (r *htmlReport) write(name string) error {
 		return errors.New("--diff: standard input is the other recording")
 	}
 	opts := replay.Options{From: r.from, To: r.to}
+	if err := notRecording(name); err != nil {
+		return err
+	}
 	d, failed := readPage(name, opts)
 	if d == nil {
 		return failed
+	}
+	if (r.from.Given || r.to.Given) && len(d.Maps) == 0 && d.Events == nil {
+		fmt.Fprintf(os.Stderr, "btc: warning: %s has nothing in this part of the run\n", name)
 	}
 	var base *page.Data
 	if r.base != "" {
@@ -104,6 +110,25 @@ func (r *htmlReport) write(name string) error {
 	}
 	r.file = file
 	return errors.Join(r.writePage(d, base), failed) // what precedes an error in the recording is shown
+}
+
+// notRecording returns an error for a file that is made before a run, or after it.
+func notRecording(name string) error {
+	kind := map[string]string{".bt": "a script", ".o": "an object"}[filepath.Ext(name)]
+	i, err := os.Stat(name)
+	switch {
+	case name == "-" || err != nil: // opening it says why
+		return nil
+	case i.IsDir():
+		return fmt.Errorf("%s is a directory: expected a recording of btrun --record", name)
+	case kind != "":
+		return fmt.Errorf("%s is %s, not a recording: btc report --live %s runs it and shows its page; btrun --record FILE records a run", name, kind, name)
+	case filepath.Ext(name) == ".html":
+		return fmt.Errorf("%s is a page: expected the recording that it was made of", name)
+	case i.Mode().IsRegular() && i.Size() == 0:
+		return fmt.Errorf("%s is empty: expected a recording of btrun --record", name)
+	}
+	return nil
 }
 
 // writePage writes a page.

@@ -29,6 +29,9 @@ func (r *htmlReport) show(files, after []string) int {
 	case r.file == "-":
 		return fail("--live: -o needs a file")
 	}
+	if err := notScript(files[0]); err != nil {
+		return fail("--live: %s", oneLine(err.Error()))
+	}
 	dir, err := os.MkdirTemp("", "btc")
 	if err != nil {
 		return fail("%v", err)
@@ -90,6 +93,23 @@ func (r *htmlReport) show(files, after []string) int {
 		<-signals
 	}
 	return status
+}
+
+// notScript returns an error for a file that cannot be run.
+func notScript(name string) error {
+	if name == "-" {
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	switch filepath.Ext(name) {
+	case ".jsonl", ".json", ".gz", ".zst":
+		return fmt.Errorf("%s is a recording: btc report %s makes its page", name, name)
+	}
+	return nil
 }
 
 // listen returns the listener of the page: a port of this machine, or a socket that only this user can open.

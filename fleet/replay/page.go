@@ -46,7 +46,25 @@ func Page(name string, in io.Reader, opts Options) (d *page.Data, cut bool, err 
 		return nil, cut, err
 	}
 	s.finish()
+	s.b.Data.Part = opts.part(s.first.Started)
 	return s.b.Finish(), cut, err
+}
+
+// part says which part of a run that started at a time is replayed; "": all of it.
+func (o *Options) part(started time.Time) string {
+	var words []string
+	for _, x := range []struct {
+		word string
+		Moment
+	}{{"from", o.From}, {"to", o.To}} {
+		if x.Given {
+			words = append(words, x.word+" "+x.in(started).Sub(started).Round(time.Microsecond).String())
+		}
+	}
+	if words == nil {
+		return ""
+	}
+	return strings.Join(words, " ") + " after its start"
 }
 
 // pageSink is the sink of a page.

@@ -28,7 +28,8 @@ type Data struct {
 	Offset   int     `json:"offset"`  // of the host's time zone, in seconds
 	Zone     string  `json:"zone,omitempty"`
 	Duration float64 `json:"duration"`
-	Ended    bool    `json:"ended"` // the recording has the end of the run
+	Ended    bool    `json:"ended"`          // the recording has the end of the run
+	Part     string  `json:"part,omitempty"` // of the run that was asked for, in words
 
 	Losses   []Loss    `json:"losses,omitempty"`
 	Coverage []string  `json:"coverage,omitempty"` // probes that the budget detached

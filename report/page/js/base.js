@@ -16,7 +16,7 @@
  * @typedef {{line: number, end: number, probes: string[], maps?: string[], calls?: number[]}} Clause
  * @typedef {{file: string, script: {file: string, source: string, clauses?: Clause[]}, host?: string, kernel?: string, arch?: string, object?: string,
  *   compiler?: string, params?: {name: string, value: string}[], hosts?: string[], merged?: boolean, byHost?: boolean, attached?: number, started: number,
- *   offset: number, zone?: string, duration: number, ended: boolean, losses?: {cause: string, n: Num}[], coverage?: string[],
+ *   offset: number, zone?: string, duration: number, ended: boolean, part?: string, losses?: {cause: string, n: Num}[], coverage?: string[],
  *   messages?: {at: number, text: string, error?: boolean, line?: number}[], maps: RawMap[], events?: RawEvents, frames?: {name: string, kind: string}[], framesPart?: string}} Data
  * @typedef {[number, number] | null} Part a part of the run, in milliseconds
  * @typedef {{update(): void, redraw(): void}} View

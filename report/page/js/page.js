@@ -46,7 +46,8 @@ function health(d) {
 		const cut = num(m.cut.depth) + num(m.cut.unwind) + num(m.cut.lost);
 		add("warning", percent(cut / num(m.cut.of)) + " of the " + (m.events ? "" : "stacks of ") + m.name + " are cut short");
 	}
-	if (!d.ended) {
+	if (d.part) add("warning", "Only a part of the run: " + d.part);
+	else if (!d.ended) {
 		if (document.documentElement.dataset.live) list.append(el("li", {class: "ok", id: "live"}, "The run goes on"));
 		else add("warning", "The recording ends before the run does");
 	}
@@ -149,7 +150,7 @@ async function build(d, together) {
 		if (r) text.textContent = "Showing " + clock(r[0]) + " – " + clock(r[1]) + ": " + duration((r[1] - r[0]) * 1e6) + " of " + duration(d.duration * 1e6);
 	}, redraw() {}}]});
 	const main = el("main", {id: "results", tabindex: "-1", "aria-label": "Results"}), cards = cardsOf(d);
-	if (!cards.length) main.append(el("section", {class: "card"}, el("p", {class: "answer"}, "The run reported nothing.")));
+	if (!cards.length) main.append(el("section", {class: "card"}, el("p", {class: "answer"}, "The run reported nothing" + (d.part ? " in this part" : "") + ": it printed no line, and none of its maps has an element.")));
 	const show = () => {
 		/** @type {HTMLElement} */ (document.getElementById("app")).replaceChildren(header(d), range, el("div", {class: "layout"}, main, scriptCard(d)));
 		state.cards = made;

@@ -39,7 +39,7 @@ function grid(label, cols, rows, o) {
 		if (!c.value && !c.text || c.bar) return el("th", {scope: "col"}, el("span", {class: "hidden"}, c.title));
 		if (o.sort === undefined) return el("th", {scope: "col", class: c.n ? "n" : ""}, el("span", {}, c.title));
 		const b = el("button", {onclick() { if (sort === i) down = !down; else { sort = i; down = !!c.n; } arrange(); }}, c.title);
-		return el("th", {scope: "col", class: c.n ? "n" : c.head ? "line" : ""}, b);
+		return el("th", {scope: "col", class: c.n ? "n" : (c.line ? "line" : "") + (c.head ? " head" : "")}, b);
 	});
 	const table = el("table", {"aria-label": label}, el("thead", {}, el("tr", {"aria-rowindex": 1}, ...heads)), tbody);
 	const box = el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label}, table);
