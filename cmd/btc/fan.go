@@ -47,6 +47,7 @@ type fanRun struct {
 	forward []string // arguments of btrun on the hosts
 	report  mergedReport
 	hosts   fanHosts
+	listen  fanListen
 
 	parallel       int
 	connect, grace time.Duration
@@ -98,6 +99,7 @@ func (r *fanRun) options() option.Table {
 		}
 		table = append(table, o)
 	}
+	table = append(table, r.listen.table()...)
 	own := map[string]bool{}
 	for _, o := range table {
 		own[o.Name] = true
@@ -160,8 +162,15 @@ func (r *fanRun) run(line *option.Line) int {
 	if err := r.btrun.Check(); err != nil {
 		return fail("%v", err)
 	}
-	if r.report.buckets.String() != "" && !output.Find(r.report.form).Metrics {
-		return fail("--buckets needs a metrics format: -f prometheus or openmetrics")
+	if isMetrics := output.Find(r.report.form).Metrics || r.listen.address != ""; !isMetrics && (r.report.buckets.String() != "" || r.report.maxSeries > 0) {
+		return fail("--buckets and --max-series are for metrics: -f prometheus, -f openmetrics or --listen")
+	}
+	if r.listen.remote && r.listen.address == "" {
+		return fail("--listen-remote needs --listen ADDRESS")
+	}
+	if r.listen.address != "" && r.btrun.Every == 0 {
+		r.btrun.Every = listenEvery
+		r.forward = append(r.forward, "--every="+listenEvery.String())
 	}
 	args, status := r.prepare(line)
 	if status != 0 {
@@ -181,7 +190,7 @@ func (r *fanRun) run(line *option.Line) int {
 		Hosts: hosts, Command: r.hosts.command(reach, args), Object: r.object, Program: r.program,
 		Identity: r.base.Object.SHA256, ByHost: r.report.by == "host", Parallel: r.parallel,
 		Connect: r.connect, Timeout: r.btrun.Timeout, Grace: r.grace, Partial: r.btrun.Every > 0,
-		Waits: r.btrun.Wait,
+		Waits: r.btrun.Wait, Live: r.listen.address != "",
 	}
 	return r.show(f)
 }
@@ -333,6 +342,20 @@ func (r *fanRun) show(f *fan.Fan) int {
 		}
 	}
 	f.Event, f.Message, f.Progress = v.event, v.message, v.progress
+	if r.listen.address != "" {
+		l, err := r.listen.open()
+		if err != nil {
+			out.drop()
+			return fail("%v", err)
+		}
+		f.Prepare()
+		s := &fanServer{
+			hosts: f.Hosts, report: &r.report, base: r.base, name: r.name, started: time.Now(), lost: v.lostEvents, local: !r.listen.remote,
+			snapshot: func() (*merge.Runs, []bool) { return f.Snapshot(max(3*r.btrun.Every, minFresh)) },
+		}
+		defer s.serve(l)()
+		v.logLine("btc: the metrics are at http://" + l.Addr().String() + "/metrics")
+	}
 	go func() { // the second signal
 		<-ctx.Done()
 		if kill.Err() != nil { // the run has ended

@@ -112,6 +112,13 @@ func (v *fanView) logLine(text string) {
 	fmt.Fprintln(v.err, text)
 }
 
+// lostEvents returns the number of events that all hosts have lost.
+func (v *fanView) lostEvents() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.lost
+}
+
 // Limits on messages, so that one host cannot use up the room for those of others: the number of different ones of a
 // host, the number of all after which a host has fewer, and that of diagnostics of the script.
 const (

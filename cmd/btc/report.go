@@ -29,6 +29,7 @@ type mergedReport struct {
 	summary        bool
 	begun          bool            // json2: the head is written
 	buckets        aggregate.Range // of metrics
+	maxSeries      int
 }
 
 // table returns the options; formats are the formats that the command supports besides text and
@@ -52,7 +53,10 @@ func (r *mergedReport) table(formats ...string) option.Table {
 			Help: "print the number of values, their average and quantiles below each histogram"},
 	}
 	if len(formats) > 0 {
-		table = append(table, option.Option{Name: "buckets", Value: "RANGE", To: setBuckets(&r.buckets), Help: "with metrics: " + options.BucketsHelp})
+		table = append(table,
+			option.Option{Name: "buckets", Value: "RANGE", To: setBuckets(&r.buckets), Help: "with metrics: " + options.BucketsHelp},
+			option.Option{Name: "max-series", Value: "N", To: setCount("max-series", &r.maxSeries),
+				Help: "with metrics: maximum number of series per metric; further keys are summed as \"other\"; default: 10000"})
 	}
 	return table
 }
@@ -132,7 +136,7 @@ func (r *mergedReport) writeMetrics(w io.Writer, f *output.Format, runs *merge.R
 	merged, maps := runs.Maps(m)
 	var err error
 	run := &output.Run{
-		Manifest: merged, Env: &format.Env{}, Object: object, Buckets: r.buckets, At: time.Now(),
+		Manifest: merged, Env: &format.Env{}, Object: object, Buckets: r.buckets, MaxSeries: r.maxSeries, At: time.Now(),
 		Message: func(text string) { fmt.Fprintln(os.Stderr, "btc: "+text) },
 		Losses:  func() []output.Loss { return []output.Loss{{Cause: "events", N: lost}} },
 	}

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"btc/fleet/merge"
@@ -92,11 +93,14 @@ type Fan struct {
 	// Partial means that hosts send snapshots, and that a host that is lost counts with its last
 	// one.
 	Partial bool
+	// Live keeps what hosts have sent last for Snapshot.
+	Live bool
 
-	mu     sync.Mutex // guards counts, and serializes callbacks
-	counts Counts
-	set    merge.Set
-	shares shares
+	sessions []atomic.Pointer[session] // with Live, by host
+	mu       sync.Mutex                // guards counts, and serializes callbacks
+	counts   Counts
+	set      merge.Set
+	shares   shares
 }
 
 // Run runs the object on all hosts. When ctx ends, the hosts are asked to end their runs; when kill
@@ -107,6 +111,9 @@ func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs) {
 	f.counts = Counts{All: len(f.Hosts), Waiting: len(f.Hosts)}
 	f.shares.slots = runtime.GOMAXPROCS(0)
 	results := make([]Result, len(f.Hosts))
+	if f.Live && f.sessions == nil {
+		f.Prepare()
+	}
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(max(f.Parallel, 1), len(f.Hosts)) {
@@ -127,6 +134,31 @@ func (f *Fan) Run(ctx, kill context.Context) ([]Result, *merge.Runs) {
 		r.State, r.Reason, r.Counted = Failed, reasonOf(r.Host, x.Err), false
 	}
 	return results, all
+}
+
+// Prepare makes Snapshot work before Run has begun.
+func (f *Fan) Prepare() { f.sessions = make([]atomic.Pointer[session], len(f.Hosts)) }
+
+// Snapshot merges what the hosts have sent last, while Run runs or after it, and reports which hosts are up: their
+// programs run, and their last snapshot is not older than fresh. Without ByHost the hosts that are not up any more
+// are part of the sums, so that counts never decrease; with it, their keys are not there. Live must be set.
+func (f *Fan) Snapshot(fresh time.Duration) (runs *merge.Runs, up []bool) {
+	set := merge.Set{ByHost: f.ByHost}
+	up = make([]bool, len(f.Hosts))
+	for i := range f.sessions {
+		s := f.sessions[i].Load()
+		if s == nil {
+			continue
+		}
+		s.mu.Lock()
+		up[i] = s.up && time.Since(s.at) <= fresh
+		if s.stream.Maps() > 0 && (up[i] || !f.ByHost) {
+			set.Fold(i, &s.stream) // an error makes the host fail at the end of its run
+		}
+		s.mu.Unlock()
+	}
+	runs, _ = set.Runs()
+	return runs, up
 }
 
 // reasonOf returns an error of package merge without the name of the host.
@@ -163,6 +195,9 @@ func (f *Fan) host(ctx, kill context.Context, index int) Result {
 	s := &session{fan: f, index: index, phase: waiting}
 	s.stream = merge.Stream{Name: h.Name, Host: h.Name, Object: f.Identity}
 	s.result.Host = h
+	if f.Live {
+		f.sessions[index].Store(s)
+	}
 	began := time.Now()
 	r := &s.result
 	switch {

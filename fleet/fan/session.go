@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +48,12 @@ type session struct {
 	fan    *Fan
 	index  int // of the host
 	result Result
-	stream merge.Stream
 	phase  phase
+
+	mu     sync.Mutex // guards what Fan.Snapshot reads
+	stream merge.Stream
+	up     bool      // the probes are attached, and the run has not ended
+	at     time.Time // when they were attached, or a map arrived
 
 	machine  chan string   // if the program is copied to the host: the output of uname -m
 	hello    chan answer   // the object for the host, once its btrun has answered
@@ -332,9 +337,13 @@ func (s *session) line(line []byte) error {
 			s.active = true
 			close(s.attached)
 			s.enter(running)
+			s.alive(true)
 		}
 		return nil
 	case kind == "map" && !asked:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.at = time.Now()
 		return s.stream.Line(line)
 	case kind == "map":
 		if err := s.stream.Check(line); err != nil {
@@ -345,7 +354,10 @@ func (s *session) line(line []byte) error {
 			return fmt.Errorf("%w: it has lost %.40q events", errNotBtrun, gjson.GetBytes(line, "count").Raw)
 		}
 	case kind == "detached":
-		if err := s.stream.Line(line); err != nil {
+		s.mu.Lock()
+		err := s.stream.Line(line)
+		s.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
@@ -353,6 +365,13 @@ func (s *session) line(line []byte) error {
 		s.listener.show(func() { s.fan.Event(s.result.Host, line) })
 	}
 	return nil
+}
+
+// alive notes that the run has begun or ended.
+func (s *session) alive(up bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up, s.at = up, time.Now()
 }
 
 // show calls f, which may wait for the reader of this program's output. Meanwhile the turn is that of another host; the
@@ -420,7 +439,9 @@ func (s *session) firstLine(line []byte) error {
 	s.result.Kernel = cut(gjson.GetBytes(line, "kernel").String(), maxLabel)
 	data, m, err := s.fan.Object(s.result.Arch)
 	if err == nil {
+		s.mu.Lock()
 		s.stream.Want = merge.Expect(m)
+		s.mu.Unlock()
 	}
 	s.said.Store(true)
 	s.hello <- answer{data, err}
@@ -457,7 +478,12 @@ func (s *session) conclude() {
 			r.Reason += "; its last snapshot counts"
 		}
 	}
-	s.stream = merge.Stream{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up = false
+	if !s.fan.Live || !r.Counted {
+		s.stream = merge.Stream{}
+	}
 }
 
 // noAnswer returns the reason why a command ended before btrun answered.

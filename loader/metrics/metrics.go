@@ -80,6 +80,13 @@ const (
 	ProbeCPUHelp     = "CPU time that the programs of the probe took, without the probe's own cost."
 )
 
+// HostUp and HostLabel are of btc fan --listen.
+const (
+	HostUp     = "btc_fan_host_up"
+	HostUpHelp = "1 while the object runs on the host and sends snapshots, 0 before and after."
+	HostLabel  = "host"
+)
+
 // reserved are label names that the format or the exporter uses itself.
 var reserved = map[string]bool{ObjectLabel: true, "le": true, "quantile": true}
 
@@ -94,6 +101,7 @@ func Of(m *manifest.Manifest, object string, chosen aggregate.Range) (list []Met
 		ProbeUp:          true,
 		ProbeCovered:     true,
 		ProbeCPU + Total: true,
+		HostUp:           true,
 	}
 	for i := range m.Maps {
 		x := &m.Maps[i]

@@ -65,6 +65,9 @@ func (s *Sampler) Families(maps func(show func(*Map)), running bool, show func(*
 			show(&f)
 		}
 	}
+	for i := range s.More {
+		show(&s.More[i])
+	}
 	f := upFamily
 	f.Series = make([]Series, 1)
 	if running {

@@ -107,6 +107,8 @@ type Run struct {
 	Detachments func() []Detachment
 	Costs       func() []Cost
 	Started     time.Time // when the run began
+	// More are further metrics, which are not of maps.
+	More []Family
 }
 
 // Loss is the number of losses for a cause: events, map, scratch, stack.

@@ -73,6 +73,13 @@ func NewSampler(r *Run) *Sampler {
 	return s
 }
 
+// Next returns a sampler of a later state of the run, whose manifest may have changed: keys keep their series.
+func (s *Sampler) Next(r *Run) *Sampler {
+	next := NewSampler(r)
+	next.seen = s.seen
+	return next
+}
+
 // metric returns the metric of a map; nil if it is none.
 func (s *Sampler) metric(m *manifest.Map) *metrics.Metric {
 	for i := range s.list {
