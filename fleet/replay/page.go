@@ -561,7 +561,11 @@ func (s *pageSink) element(m *manifest.Map, el *render.Element) page.Element {
 	case m.Shape == "plain" && (m.Value.Kind == "int" || m.Value.Kind == "bool"):
 		e.A = format.Uint(m.Value, el.Bytes)
 	case m.Shape == "plain":
-		e.A, e.Text = 0, string(s.plain.Append(nil, format.Value{Layout: m.Value, Bytes: el.Bytes}))
+		text := s.plain.Append(nil, format.Value{Layout: m.Value, Bytes: el.Bytes})
+		if isStack(m.Value) {
+			text = bytes.TrimSpace(foldStacks(text))
+		}
+		e.A, e.Text = 0, string(text)
 		if e.Text == "" {
 			e.Text = " "
 		}

@@ -416,6 +416,16 @@ func TestAnswers(t *testing.T) {
 	for i, at := range []float64{1000, 2000, 3000, 3010} {
 		rates.Show(at, []page.Element{{Parts: []string{"app"}, A: min(uint64(i+1), 3) * 1000}}, false)
 	}
+	shaped("@calls", "count", "pid", "comm").Show(3000, []page.Element{{Parts: []string{"1", "app"}, A: 40}, {Parts: []string{"2", "ls"}, A: 30}, {Parts: []string{"3", "ls"}, A: 30}}, false)
+	last := shaped("@last", "plain", "comm")
+	last.Level = true
+	for _, at := range []float64{1000, 2000} {
+		var all []page.Element
+		for i := range 10 {
+			all = append(all, page.Element{Parts: []string{fmt.Sprint("comm", i)}, A: uint64(i + 1)})
+		}
+		last.Show(at, all, false)
+	}
 	b.Print(1, page.Call{Kind: "printf", Line: 1}, "", "PID  COMM             LAT(us)\n", -1)
 	for i := range 10 {
 		b.PrintBy(float64(100*i), page.Clock{}, page.Call{Kind: "printf", Line: 2}, "", []string{"curl", "curl", "sh"}[i%3], "7    x\n", -1)
@@ -424,6 +434,10 @@ func TestAnswers(t *testing.T) {
 	x.expect("#map-cpu .answer", "100 samples (60% idle): app 30%, sh 10%. Top function: work (30%).")
 	x.expect("#map-off .answer", "app 60%, sh 40%. Most is in sys_poll (60%).")
 	x.expect("#map-large .answer", "Half of 100 values are at least 10; most (99%) are in [10, ...).")
+	x.expect("#map-calls .answer", "100 in 3 elements: ls 60%, app 40%")
+	if got := x.text("#map-last .legend"); got != "comm9comm8comm7comm6comm5comm4" {
+		t.Errorf("the values of others are not one: %q", got)
+	}
 	x.expect("#lines .answer", "10 lines", "curl 70%, sh 30%")
 	x.expect("#lines thead", "PID  COMM             LAT(us)")
 	x.expect("#lines .tools", "10 lines")
@@ -609,8 +623,8 @@ func TestLarge(t *testing.T) {
 		return 0
 	}
 	used := cpu() // for all of the page, of which the first screen is a part
-	t.Logf("first contentful paint: %s ms, first screen: %s ms, all of the page: %s ms, of which the processor is used for %.0f ms",
-		x.eval(`String(Math.round(performance.getEntriesByName("first-contentful-paint")[0].startTime))`), x.eval(`document.documentElement.dataset.ready`), x.eval(`document.documentElement.dataset.complete`), used)
+	t.Logf("first contentful paint: %s ms, first card: %s ms, first screen: %s ms, all of the page: %s ms, of which the processor is used for %.0f ms",
+		x.eval(`String(Math.round(performance.getEntriesByName("first-contentful-paint")[0].startTime))`), x.eval(`document.documentElement.dataset.first`), x.eval(`document.documentElement.dataset.ready`), x.eval(`document.documentElement.dataset.complete`), used)
 	if used > 1000 {
 		t.Errorf("all of the page takes %.0f ms of the processor", used)
 	}

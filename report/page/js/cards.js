@@ -77,7 +77,7 @@ function groupsOf(t, part, n) {
 	let others = 0;
 	let used = 0;
 	for (let i = 0; i < sums.length; i++) if (sums[i] > 0) used++;
-	if (used > top.length) { others = used - top.length + 1; top = top.slice(0, n - 1); }
+	if (used > top.length && !t.m.level) { others = used - top.length + 1; top = top.slice(0, n - 1); }
 	const at = new Int32Array(sums.length).fill(others ? top.length : -1);
 	top.forEach((g, i) => { at[g] = i; });
 	const labels = top.map((g) => part >= 0 ? names[g] : t.key(g) || t.m.name);
@@ -291,11 +291,13 @@ function tableCard(t, show) {
 	const views = /** @type {View[]} */ ([]);
 	const rate = !m.level && !t.counted, timed = rate && (state.data.duration > 0 || t.columns.length > 1), mean = t.counted && m.shape === "avg";
 	let v = t.values(), n = t.counted ? t.sums("n") : v, sum = 0, most = 1;
+	/** The part of the key that is the name of a process, if another one is its number: there may be many of the name; -1: none. */
+	const byComm = rate && (m.keys || []).some((k) => k.name === "pid" || k.name === "tid") ? (m.keys || []).findIndex((k) => k.name === "comm") : -1;
 	/** @param {number} r */
 	const shown = (r) => mean ? v[r] / (n[r] || 1) : v[r];
 	if (t.columns.length > 1) {
 		const usual = m.times.map((x, i) => x - t.starts[i]).sort((a, b) => a - b)[m.times.length >> 1];
-		const part = m.host ? -1 : -1, {labels, group} = groupsOf(t, part, m.level ? 6 : 7);
+		const {labels, group} = groupsOf(t, byComm, m.level ? 6 : 7);
 		const names = m.scalar ? [m.name] : labels;
 		const lines = lineChart((m.level || mean ? "Values" : "Rates") + " of " + m.name + " over time", t, () => {
 			const a = t.matrix((r) => group(r), labels.length), c = t.columns.length, k = t.counted ? t.matrix((r) => group(r), labels.length, "n") : null;
@@ -313,8 +315,10 @@ function tableCard(t, show) {
 	/** @type {Col[]} */
 	const cols = keys.map((k, p) => ({title: k.name, n: k.numeric, text: (/** @type {number} */ r) => t.part(r, p), value: k.numeric ? (/** @type {number} */ r) => Number(t.part(r, p)) : undefined}));
 	const sort = cols.length;
-	if (m.texts) cols.push({title: "value", text: (r) => /** @type {string[]} */ (m.texts)[r]});
-	else if (t.counted) {
+	if (m.texts) cols.push({title: "value", line: true, text: (r) => /** @type {string[]} */ (m.texts)[r]});
+	else if (t.counted && !mean) {
+		cols.push({title: "total", n: true, text: (r) => show(v[r]), value: (r) => v[r]}, {title: "of the largest", text: () => "", bar: (r) => v[r] / most}, {title: "average", n: true, text: (r) => show(v[r] / (n[r] || 1)), value: (r) => v[r] / (n[r] || 1)}, {title: "count", n: true, text: (r) => count(n[r]), value: (r) => n[r]});
+	} else if (t.counted) {
 		cols.push({title: "average", n: true, text: (r) => show(v[r] / (n[r] || 1)), value: (r) => v[r] / (n[r] || 1)}, {title: "of the largest", text: () => "", bar: (r) => shown(r) / most}, {title: "count", n: true, text: (r) => count(n[r]), value: (r) => n[r]}, {title: "total", n: true, text: (r) => show(v[r]), value: (r) => v[r]});
 	} else {
 		cols.push({title: m.shape === "plain" || m.shape === "tseries" ? "value" : m.shape, n: true, text: (r) => exactOf(r) || (isNaN(v[r]) ? "" : t.unit ? show(v[r]) : count(v[r])), value: (r) => isNaN(v[r]) ? -Infinity : v[r]});
@@ -352,10 +356,13 @@ function tableCard(t, show) {
 		}
 		if (!m.scalar) g.arrange();
 		const best = largest(mean ? Float64Array.from(v, (x, r) => x / (n[r] || 1)) : v, 3);
+		const names = byComm >= 0 && !m.host ? /** @type {Key[]} */ (m.keys)[byComm] : null, byName = new Float64Array(names ? names.texts.length : 0);
+		if (names) for (let r = 0; r < v.length; r++) if (v[r] > 0) byName[names.at[r]] += v[r];
 		if (m.texts) says.replaceChildren(strong(count(t.rows)), " elements");
-		else if (m.scalar) says.replaceChildren(strong(mean || t.counted ? show(v[0] / (n[0] || 1)) : show(v[0] || 0)), ...(timed ? [", ", strong(short((v[0] || 0) / t.seconds())), " a second"] : t.counted ? [" on average, of ", strong(count(n[0] || 0)), " values"] : []));
+		else if (m.scalar) says.replaceChildren(strong(mean || t.counted ? show(v[0] / (n[0] || 1)) : show(v[0] || 0)), ...(timed ? [", ", strong(t.unit ? show((v[0] || 0) / t.seconds()) : short((v[0] || 0) / t.seconds())), " a second"] : t.counted ? [" on average, of ", strong(count(n[0] || 0)), " values"] : []));
 		else if (!best.length) says.replaceChildren("No values" + (state.range ? " in this part of the run." : "."));
-		else says.replaceChildren(...(rate ? [strong(show(sum)), " in ", strong(count(used)), used === 1 ? " element: " : " elements: "] : [mean ? "Largest averages: " : "Largest: "]),
+		else if (names) says.replaceChildren(strong(show(sum)), " in ", strong(count(used)), used === 1 ? " element: " : " elements: ", ...largest(byName, 3).flatMap((g, i) => [i ? ", " : "", strong(cut(names.texts[g], 60)), " " + percent(byName[g] / (sum || 1))]));
+		else says.replaceChildren(...(rate ? [strong(show(sum)), " in ", strong(count(used)), used === 1 ? " element: " : " elements: "] : [mean ? "Largest averages: " : t.counted ? "Largest totals: " : "Largest: "]),
 			...best.flatMap((r, i) => [i ? ", " : "", strong(cut(t.key(r), 60)), " " + (rate ? percent(v[r] / (sum || 1)) : show(shown(r)))]));
 	};
 	views.push({update, redraw: g.redraw});
@@ -408,7 +415,7 @@ function eventsCard(e) {
 	const root = el("section", {class: "card", id: "lines", "aria-label": "Lines"}, el("div", {class: "title"}, el("h2", {}, "Lines"), el("span", {class: "kind"}, "what the script printed, at the time when btrun handled it")), says);
 	const views = /** @type {View[]} */ ([]);
 	const span = Math.max(state.data.duration, n ? at[n - 1] : 0, 1), bins = Math.min(Math.max(Math.floor(n / 3), 20), 200);
-	if (n > 3) {
+	if (n > 10) {
 		const t = {starts: Array.from({length: bins}, (_, i) => i * span / bins), m: {times: Array.from({length: bins}, (_, i) => (i + 1) * span / bins)}};
 		const bin = (/** @type {number} */ i) => Math.min(Math.floor(at[i] / span * bins), bins - 1);
 		if (took) {
@@ -470,7 +477,7 @@ function tilesCard(all) {
 	const update = () => box.replaceChildren(...all.map((t) => {
 		const v = t.values()[0] || 0, n = t.counted ? t.sums("n")[0] || 0 : 0, unit = t.unit;
 		return el("div", {class: "tile", id: "map-" + t.m.name.replace(/[^A-Za-z0-9_]/g, "")}, el("span", {class: "mono"}, t.m.name), el("b", {}, t.m.texts ? cut(t.m.texts[0] || "", 60) : amount(t.counted ? v / (n || 1) : v, unit)),
-			el("span", {}, t.counted ? "average of " + count(n) : t.m.level ? t.m.shape === "plain" ? "" : t.m.shape : state.data.duration > 0 ? short(v / t.seconds()) + " a second" : ""));
+			el("span", {}, t.counted ? "average of " + count(n) : t.m.level ? t.m.shape === "plain" ? "" : t.m.shape : state.data.duration > 0 ? (unit ? amount(v / t.seconds(), unit) : short(v / t.seconds())) + " a second" : ""));
 	}));
 	return {root: el("section", {class: "card", "aria-label": "Numbers"}, el("div", {class: "title"}, el("h2", {}, "Numbers")), box), views: [{update, redraw() {}}]};
 }

@@ -135,8 +135,11 @@ function scratchCard(tables) {
 	return card;
 }
 
-/** Resolves when the browser has painted, or has done other work if the page is hidden. */
-const painted = () => new Promise((done) => { if (document.hidden) setTimeout(done); else requestAnimationFrame(() => setTimeout(done)); });
+/** Resolves when the browser has painted, or has done other work if it does not paint, as when the page is hidden. */
+const painted = () => new Promise((done) => {
+	requestAnimationFrame(() => setTimeout(done));
+	setTimeout(done, document.hidden ? 0 : 100);
+});
 
 /** Shows a recording: first what is on the screen, then the rest. With together, all of it at once, in place of another.
  * @param {Data} d @param {boolean} together */
@@ -178,6 +181,7 @@ async function build(d, together) {
 		update(card);
 		if (!ready) {
 			await painted(); // canvases have their height then
+			document.documentElement.dataset.first ||= String(Math.round(performance.now()));
 			if (card.root.getBoundingClientRect().bottom > window.innerHeight) await filled();
 		} else await new Promise((done) => setTimeout(done));
 	}

@@ -76,11 +76,15 @@ function timePicture(label, t, o) {
 		ctx.fillStyle = css("--dim");
 		const step = STEPS.find((s) => s / (end - start || 1) * (w - o.left) >= (s >= 1000 ? 74 : 104)) || 864e5;
 		const zero = state.data.started + state.data.offset * 1000; // ticks are at whole seconds, or parts of them, of the clock
+		const half = (step >= 1000 ? 8 : 12) * 3.5;
+		let free = 0;
+		ctx.textAlign = "center";
 		for (let ms = Math.ceil((zero + start) / step) * step - zero; ms <= end; ms += step) {
-			const px = toX(ms), half = (step >= 1000 ? 8 : 12) * 3.5;
+			const px = toX(ms), at = Math.min(px, w - half);
 			ctx.fillRect(Math.min(px, w - 1), height, 1, 3);
-			ctx.textAlign = px - half < 0 ? "left" : px + half > w ? "right" : "center";
-			ctx.fillText(clock(ms + .01, step), px, height + 11);
+			if (at - half < free) continue;
+			ctx.fillText(clock(ms + .01, step), at, height + 11);
+			free = at + half + 8;
 		}
 		const r = state.range;
 		if (r || anchor >= 0 && dragging) {
