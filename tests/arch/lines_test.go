@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -24,7 +25,10 @@ func tracked(t *testing.T, pattern string) []string {
 	return strings.Fields(string(out))
 }
 
-// TestDocumentLines checks the line length of prose.
+// sentenceHeading matches a bullet whose bold heading is a sentence.
+var sentenceHeading = regexp.MustCompile(`^\s*[*-] \*\*[^*]*[.:!?]\*\*`)
+
+// TestDocumentLines checks the line length of prose, and that headings of bullets are not sentences.
 func TestDocumentLines(t *testing.T) {
 	for _, name := range tracked(t, "*.md") {
 		if name == "docs/bench/bench.md" { // written by make bench
@@ -41,6 +45,9 @@ func TestDocumentLines(t *testing.T) {
 			}
 			if code || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "<!--") {
 				continue
+			}
+			if sentenceHeading.MatchString(line) {
+				t.Errorf("%s:%d: the heading of a bullet is a sentence: %s", name, i+1, line)
 			}
 			if n := utf8.RuneCountInString(line); n > docColumns && strings.Contains(strings.TrimSpace(line), " ") {
 				t.Errorf("%s:%d: %d columns (max %d)", name, i+1, n, docColumns)
