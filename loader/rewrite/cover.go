@@ -98,7 +98,7 @@ func (c *covering) tested() Tested {
 		return Unknown
 	case c.edges > 0:
 		return Complete
-	case !slices.Contains(c.body, true):
+	case !c.holds && !slices.Contains(c.body, true):
 		return Never
 	}
 	return Unknown
@@ -126,6 +126,7 @@ type covering struct {
 	atomic        bool
 	late          bool // only ends are counted: the address of the counters is computed there
 	strange       bool
+	holds         bool // the program takes shared memory, which it gives back before it ends
 }
 
 type position struct{ line, col int }
@@ -144,7 +145,9 @@ type ending struct {
 	test    int // index of the test whose value is sampled, -1: none
 	reg     asm.Register
 	half    bool
-	result  int32
+	// tail is the position of the code that follows if that does more than end the program with the result; else 0.
+	result int32
+	tail   int
 }
 
 // noRegister is the register of an ending that needs none.
@@ -263,7 +266,22 @@ func (c *covering) positions() {
 		}
 		c.lines[i] = last
 		c.body[i] = i >= c.first && !last.in(c.clause.Predicate) && last != position{c.mp.Pos.Line, c.mp.Pos.Col} && last.line > 0 && !c.idle(i)
+		taken := i+2 < len(c.next) && c.adds(i, 1) && c.insns[i+2].OpCode.Class() == asm.LdXClass && c.insns[i+2].Src == c.insns[i+1].Dst
+		c.holds = c.holds || taken
+		if c.holds && c.adds(i, -1) {
+			c.body[i] = false
+		}
 	}
+}
+
+// adds reports whether an instruction adds a constant, which the one before it has loaded, to a word of memory atomically, or is
+// that one.
+func (c *covering) adds(i int, constant int64) bool {
+	sets := func(i int) bool {
+		return i >= 0 && c.insns[i].OpCode.Class().IsALU() && c.insns[i].OpCode.ALUOp() == asm.Mov && c.insns[i].OpCode.Source() == asm.ImmSource && c.insns[i].Constant == constant
+	}
+	to := func(i int) bool { return i < len(c.next) && c.insns[i].OpCode.AtomicOp() == asm.AddAtomic }
+	return sets(i) && to(i+1) && c.insns[i+1].Src == c.insns[i].Dst || to(i) && sets(i-1) && c.insns[i].Src == c.insns[i-1].Dst
 }
 
 // idle reports whether an instruction only ends the program.
@@ -278,21 +296,45 @@ func (c *covering) idle(i int) bool {
 	return false
 }
 
-// ends returns the result of a program that does nothing more from an instruction on.
-func (c *covering) ends(i int) (result int32, ok bool) {
+// maxTail bounds the instructions that the code of an edge copies.
+const maxTail = 8
+
+// ends returns what is left of a program from an instruction on, if that is a straight line which needs no register that a call
+// changes: it gives back memory that the program holds, and sets the result. Nothing is left to count if the event is lost there.
+func (c *covering) ends(i int) (tail asm.Instructions, ok bool) {
+	var set [asm.R10 + 1]bool
 	for range c.next {
-		if i < 0 || i >= len(c.next) || !c.idle(i) {
-			return 0, false
+		if i < 0 || i >= len(c.next) || len(tail) > maxTail {
+			return nil, false
 		}
 		ins := &c.insns[i]
-		if ins.OpCode.Class() != asm.JumpClass {
-			result, ok = int32(ins.Constant), true
-		} else if ins.OpCode.JumpOp() == asm.Exit {
-			return result, ok
+		op := ins.OpCode
+		known := func(r asm.Register) bool { return set[r] || r > asm.R5 }
+		switch class := op.Class(); class {
+		case asm.ALUClass, asm.ALU64Class:
+			if ins.Dst > asm.R5 || op.ALUOp() != asm.Mov && !known(ins.Dst) || op.Source() == asm.RegSource && !known(ins.Src) {
+				return nil, false
+			}
+			set[ins.Dst] = true
+		case asm.StClass, asm.StXClass:
+			if !known(ins.Dst) || class == asm.StXClass && !known(ins.Src) {
+				return nil, false
+			}
+		case asm.JumpClass:
+			if op.JumpOp() != asm.Ja && op.JumpOp() != asm.Exit {
+				return nil, false
+			}
+		default:
+			return nil, op.IsDWordLoad() && ins.Reference() != "" // it counts the event as lost
+		}
+		if op.Class() != asm.JumpClass {
+			tail = append(tail, asm.Instruction{OpCode: op, Dst: ins.Dst, Src: ins.Src, Offset: ins.Offset, Constant: ins.Constant})
+		} else if op.JumpOp() == asm.Exit {
+			return append(tail, exit().instruction()), set[asm.R0]
 		}
 		i = c.next[i]
 	}
-	return 0, false
+	return nil, false
 }
 
 // leading reports for each instruction whether one with the property can follow it, or it has it.
@@ -409,9 +451,9 @@ func (c *covering) decisions() {
 			continue
 		}
 		test := c.testAt(c.lines[i])
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) bool {
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) bool {
 			c.edges++
-			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result}
+			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result, tail: tail}
 			if test >= 0 {
 				span := &c.clause.Tests[test].Span
 				s.counter.Line, s.counter.Col = span.Line, span.Col
@@ -435,15 +477,15 @@ func (c *covering) returns() {
 		if _, taken := c.jumps[i]; c.target[i] < 0 || taken || !to[i] || !c.body[i] || !at.before(last) {
 			continue
 		}
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32) bool {
-			return c.addEnding(i, ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result})
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) bool {
+			return c.addEnding(i, ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result, tail: tail})
 		})
 	}
 	c.strange = strange
 }
 
 // edge calls found for an edge of a branch that leaves, if the program then ends at once.
-func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32) bool) {
+func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32, tail int) bool) {
 	next, target := c.next[i], c.target[i]
 	if next < 0 || next >= len(c.next) || leaves(next) == leaves(target) {
 		return
@@ -452,8 +494,20 @@ func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32)
 	if leaves(next) {
 		v = next
 	}
-	result, ok := c.ends(v)
-	if !ok || !found(result) {
+	tail, ok := c.ends(v)
+	if !ok {
+		c.strange = true
+	}
+	if len(tail) == 0 {
+		return
+	}
+	result := int32(tail[0].Constant)
+	if len(tail) == 2 && tail[0].OpCode.Source() == asm.ImmSource { // it sets the result, and ends the program
+		ok = found(result, 0)
+	} else {
+		ok = found(0, v)
+	}
+	if !ok {
 		c.strange = true
 		return
 	}
@@ -531,6 +585,9 @@ func (c *covering) addEnding(i int, s ending) bool {
 		at = Slots(c.endings)
 		c.endingAt[s] = at
 		var p prologue
+		if s.tail != 0 && s.reg != noRegister {
+			s.test = -1 // the tail may use all registers that could have the value
+		}
 		if s.test >= 0 && s.reg != noRegister {
 			p.emit(mov(asm.R7, s.reg))
 		}
@@ -547,7 +604,12 @@ func (c *covering) addEnding(i int, s ending) bool {
 			c.draw(&p, &s)
 		}
 		p.land(p.leaving)
-		p.emit(movImm(asm.R0, s.result), exit())
+		if s.tail != 0 {
+			tail, _ := c.ends(s.tail)
+			p.add(tail...)
+		} else {
+			p.emit(movImm(asm.R0, s.result), exit())
+		}
 		c.endings = append(c.endings, p.insns...)
 	}
 	c.jumps[i] = at
