@@ -110,8 +110,9 @@ function flameCard(t, show) {
 	} else if (t.columns.length > 1) {
 		const {labels, group} = groupsOf(t, m.keys && m.keys.length ? m.host ? 0 : mainPart(t) : -1, 9);
 		const single = !m.keys || !m.keys.length;
+		const partName = single ? "" : (m.keys || [])[m.host ? 0 : mainPart(t)].name;
 		const h = heatMap("Heat map of " + m.name + " over time", t, single ? {labels: ["all"], values: t.matrix(() => 0, 1), show} : {labels, values: t.matrix(group, labels.length), show});
-		root.append(h.root, el("p", {class: "note kindofmap"}, "Columns are intervals of the run (--every, or print()), and rows are " + (single ? "all stacks" : "the largest by " + (m.keys || [])[m.host ? 0 : mainPart(t)].name) + ": a selected range shows its own flame graph."));
+		root.append(h.root, el("p", {class: "note kindofmap"}, "Columns are intervals of the run (--every, or print()), and rows are " + (single ? "all stacks" : "the largest" + (/^key\d*$/.test(partName) ? " of the key" : " by " + partName)) + ": a selected range shows its own flame graph."));
 		views.push({update: h.redraw, redraw: h.redraw});
 	}
 	if (m.host && m.keys) {

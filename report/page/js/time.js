@@ -74,7 +74,7 @@ function timePicture(label, t, o) {
 		ctx.clearRect(0, 0, w, height + axis);
 		o.draw(ctx, x, w, height);
 		ctx.fillStyle = css("--dim");
-		const step = STEPS.find((s) => s / (end - start || 1) * (w - o.left) >= (s >= 1000 ? 74 : 104)) || 864e5;
+		const step = STEPS.find((s) => s / (end - start || 1) * (w - o.left) >= (s >= 1000 ? 64 : 92)) || 864e5;
 		const zero = state.data.started + state.data.offset * 1000; // ticks are at whole seconds, or parts of them, of the clock
 		const half = (step >= 1000 ? 8 : 12) * 3.5;
 		let free = 0;
