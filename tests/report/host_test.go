@@ -116,7 +116,9 @@ func TestKernelColumn(t *testing.T) {
 		t.Fatal(err)
 	}
 	dump := func() string {
-		out, err := exec.Command(filepath.Join(bin, "btc"), "compile", "--dump=html", script).Output()
+		cmd := exec.Command(filepath.Join(bin, "btc"), "compile", "--dump=html", script)
+		cmd.Dir = t.TempDir() // it gets the object
+		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
