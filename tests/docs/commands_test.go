@@ -6,6 +6,7 @@ package docs
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -64,6 +65,7 @@ func TestCommands(t *testing.T) {
 			for _, c := range all {
 				t.Run(c.text, func(t *testing.T) { c.run(t, dir) })
 			}
+			ignored(t, dir)
 		})
 	}
 	for prefix := range notRun {
@@ -142,6 +144,50 @@ func scratch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// ignored checks that a clone in which the commands were run has no files that git does not know.
+func ignored(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if name == "docs" || name == "examples" { // the clone's own
+			continue
+		}
+		if e.IsDir() || name == "bin" {
+			name += "/"
+		}
+		cmd := exec.Command("git", "-C", "../..", "check-ignore", "--no-index", "--quiet", name)
+		var status *exec.ExitError
+		if err := cmd.Run(); errors.As(err, &status) && status.ExitCode() == 1 {
+			t.Errorf("the commands leave %s in a clone: a row in .gitignore", name)
+		}
+	}
+	for _, file := range added(t, "examples", filepath.Join(dir, "examples")) {
+		t.Errorf("the commands leave examples/%s in a clone", file)
+	}
+}
+
+// added returns the files in a copy of a directory of the tree that the tree does not have.
+func added(t *testing.T, of, dir string) (names []string) {
+	t.Helper()
+	original := os.DirFS("../../" + of)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			if _, err := fs.Stat(original, path); err != nil {
+				names = append(names, path)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 func (c command) run(t *testing.T, dir string) {
