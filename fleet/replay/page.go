@@ -364,17 +364,29 @@ func (s *pageSink) sample(e *format.Event, c *call, all []format.Value, clock pa
 	m.Sample(s.since(), clock, &x)
 }
 
+// maxFolded is how many frames of a stack are in a line of text: the others are in the flame graph.
+const maxFolded = 3
+
 // foldStacks puts a text with stacks, which have a line for each frame, into one line.
 func foldStacks(text []byte) []byte {
 	var out []byte
 	frame := false // the line before is a frame
+	frames := 0    // of the stack
 	for line := range bytes.Lines(text) {
 		words := bytes.TrimSpace(line)
 		if len(words) == 0 {
 			continue
 		}
 		is := line[0] == ' ' || line[0] == '\t'
+		if frames++; !is {
+			frames = 0
+		}
 		switch {
+		case frames == maxFolded+1:
+			out = append(out, " ← …"...)
+			continue
+		case frames > maxFolded:
+			continue
 		case len(out) == 0:
 		case is && frame:
 			out = append(out, " ← "...)

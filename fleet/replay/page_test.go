@@ -77,6 +77,20 @@ func TestPageClauses(t *testing.T) {
 	}
 }
 
+// TestFoldStacks checks how a text with stacks becomes a line.
+func TestFoldStacks(t *testing.T) {
+	for _, tc := range []struct{ text, want string }{
+		{"7 sh \n\ta+1\n\tb+2\n\n", "7 sh a+1 ← b+2\n"},
+		{"\n\ta\n\tb\n\tc\n\td\n", "a ← b ← c ← …\n"},
+		{"\n\ta\n\tb\n\tc\n\td\n\te\n\tf\n x\nsh\n\tg\n", "a ← b ← c ← … sh g\n"},
+		{"x", "x"}, {"", ""}, {"\n", "\n"},
+	} {
+		if got := string(foldStacks([]byte(tc.text))); got != tc.want {
+			t.Errorf("%q: got %q, want %q", tc.text, got, tc.want)
+		}
+	}
+}
+
 // TestPageStacks checks the stacks that a script prints: each is at the time that the script printed, or at which it was read, below
 // its process, with its duration if it has one; and it is one line.
 func TestPageStacks(t *testing.T) {

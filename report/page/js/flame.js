@@ -127,11 +127,10 @@ function flame(t, base, show, only) {
 	/** @type {Uint32Array} of frames, in the theme that is shown; 0: not yet known */
 	let colors = new Uint32Array(0);
 	let colorsOf = "", mark = 0;
+	/** Frames of CPUs that are idle, and whether there are any. */
+	const idle = Uint8Array.from(tree.frames, (f) => (f.kind === "k" ? f.name === "do_idle" || f.name === "cpu_startup_entry" : f.kind === "l" && /^swapper\/\d+$/.test(f.name)) ? 1 : 0), anyIdle = idle.includes(1);
 	/** @param {number} i */
-	const isIdle = (i) => {
-		const f = tree.frames[tree.frame[i]];
-		return f.kind === "k" ? f.name === "do_idle" || f.name === "cpu_startup_entry" : f.kind === "l" && /^swapper\/\d+$/.test(f.name);
-	};
+	const isIdle = (i) => idle[tree.frame[i]] === 1;
 	/** The color of a node, as a pixel. @param {number} i */
 	const color = (i) => {
 		if (hits && i >= 0 && hits[tree.frame[i]]) return mark;
@@ -386,7 +385,7 @@ function flame(t, base, show, only) {
 		/** The value of CPUs that were idle: of the processes swapper/N, or in the kernel's idle loop. */
 		idle() {
 			let sum = 0;
-			for (let i = 0; i < tree.n;) {
+			for (let i = 0; anyIdle && i < tree.n;) {
 				if (isIdle(i)) { sum += totals[i]; i = tree.end[i]; } else i++;
 			}
 			return sum;
@@ -401,7 +400,7 @@ function flame(t, base, show, only) {
 				return f;
 			};
 			const busy = own().slice(), all = totals[ALL];
-			for (let i = 0; i < tree.n; i = isIdle(i) ? tree.end[i] : i + 1) {
+			for (let i = 0; anyIdle && i < tree.n; i = isIdle(i) ? tree.end[i] : i + 1) {
 				if (isIdle(i)) for (let k = i; k < tree.end[i]; k++) {
 					busy[tree.frame[k]] -= totals[k];
 					if (k > i) busy[tree.frame[tree.parent[k]]] += totals[k];
