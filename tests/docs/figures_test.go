@@ -135,7 +135,31 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	btc, bpftrace := f.row("loader", "start to attached")
+	compiler, err := os.Stat(filepath.Join(programs, "btc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, err := filepath.Glob("../../targets/kernel/default_*.target")
+	if err != nil || len(targets) != 3 {
+		t.Fatalf("built-in targets: %q, %v", targets, err)
+	}
+	types := int64(0)
+	for _, file := range targets {
+		fi, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types += fi.Size()
+	}
+	fleet, err := os.ReadFile("../../docs/howto/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("beside btc (%.1f MB)", size); !strings.Contains(string(fleet), want) {
+		t.Errorf("docs/howto/fleet.md does not say %q, the size of this build", want)
+	}
 	for _, want := range []string{
+		fmt.Sprintf(" MB, of which %.1f MB are the types of three kernels", float64(types)/1e6),
 		fmt.Sprintf("one file of %.1f MB instead of %s MB", size, rounded(libraries)),
 		fmt.Sprintf("tracing starts in %s ms instead of %s ms", rounded(btc), rounded(bpftrace)),
 		fmt.Sprintf("a static loader of %.1f MB", size),
@@ -143,6 +167,12 @@ func TestFigures(t *testing.T) {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("README.md does not say %q, as docs/bench does", want)
 		}
+	}
+
+	var said float64
+	_, after, _ := strings.Cut(string(data), "`btc` itself is ")
+	if fmt.Sscan(after, &said); math.Abs(said-float64(compiler.Size())/1e6) > 0.8 { // it changes with each commit
+		t.Errorf("README.md says that btc is %v MB, and this build has %.1f", said, float64(compiler.Size())/1e6)
 	}
 
 	b.Reset()
