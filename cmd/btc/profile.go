@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -323,6 +324,12 @@ func (p *profiler) checkProcesses() error {
 		}
 		if errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("process %d does not exist", pid)
+		}
+	}
+	// btrun reports what this does not see, a quoted name.
+	if words := strings.Fields(p.btrun.Command); len(words) > 0 && !strings.ContainsAny(words[0], `'"\`) {
+		if _, err := exec.LookPath(words[0]); err != nil && !errors.Is(err, exec.ErrDot) {
+			return fmt.Errorf("-c: %q does not exist or is not executable", words[0])
 		}
 	}
 	return nil

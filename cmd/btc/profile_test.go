@@ -101,7 +101,7 @@ func TestProfileForm(t *testing.T) {
 	}
 }
 
-// TestProfileProcess checks that a process of -p that does not exist is an error before anything starts.
+// TestProfileProcess checks that a process of -p and a command of -c that do not exist are errors before anything starts.
 func TestProfileProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	if err := cmd.Run(); err != nil {
@@ -116,6 +116,15 @@ func TestProfileProcess(t *testing.T) {
 	p.btrun.PIDs = append(p.btrun.PIDs, gone)
 	if err := p.checkProcesses(); err == nil || err.Error() != fmt.Sprintf("process %d does not exist", gone) {
 		t.Error(err)
+	}
+	for command, want := range map[string]string{
+		"true": "", "sh -c 'exit 1'": "", "'no such' x": "", "./missing x": `-c: "./missing" does not exist or is not executable`, "nosuchcmd_": `-c: "nosuchcmd_" does not exist or is not executable`,
+	} {
+		p := new(profiler)
+		p.btrun.Command = command
+		if err := p.checkProcesses(); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("-c %s: %v, want %q", command, err, want)
+		}
 	}
 }
 
