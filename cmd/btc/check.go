@@ -123,7 +123,7 @@ func (k *checker) check(path string, targets []*kernel.Target) (all []checked, m
 		}
 		read = compiled.Parse
 	}
-	all, err = checkObject(path, read, targets, len(k.targets) > 0)
+	all, err = checkObject(path, read, targets, k.targets, !k.script.untrusted)
 	return all, messages, true, err
 }
 
@@ -188,10 +188,11 @@ func openTargets(files []string) ([]*kernel.Target, error) {
 }
 
 // checkObject checks one object. Embedded targets of architectures that the
-// object does not support are skipped unless they were requested.
-func checkObject(path string, read func() (*object.Object, error), targets []*kernel.Target, explicit bool) ([]checked, error) {
+// object does not support are skipped unless they were requested by name. hostFacts allows to look at this host, if that is a target.
+func checkObject(path string, read func() (*object.Object, error), targets []*kernel.Target, names []string, hostFacts bool) ([]checked, error) {
 	var all []checked
-	for _, t := range targets {
+	explicit := len(names) > 0
+	for i, t := range targets {
 		o, err := read() // again for each, because relocation modifies it
 		if err != nil {
 			return nil, err
@@ -206,6 +207,13 @@ func checkObject(path string, read func() (*object.Object, error), targets []*ke
 		for i := range r.Findings {
 			f := &r.Findings[i]
 			f.Text = diag.Head(&o.Manifest.Script, f.Pos) + f.Text
+		}
+		if explicit && names[i] == "host" && hostFacts {
+			r.NoteHost(o.Manifest)
+		}
+		for i := range r.Notes {
+			n := &r.Notes[i]
+			n.Text = diag.Head(&o.Manifest.Script, n.Pos) + n.Text
 		}
 		all = append(all, checked{path, o.Manifest.Script, r})
 	}
@@ -249,12 +257,15 @@ func checksText(w io.Writer, all []checked, verbose bool) error {
 		return err
 	}
 	for _, c := range all {
-		if len(c.Findings) == 0 && !verbose {
+		if len(c.Findings)+len(c.Notes) == 0 && !verbose {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s on %s %s:\n", c.Object, c.Target, c.Arch)
 		for _, f := range c.Findings {
 			fmt.Fprintf(w, "  %s: %s\n", f.Verdict, f.Text)
+		}
+		for _, n := range c.Notes {
+			fmt.Fprintf(w, "  note: %s\n", n.Text)
 		}
 		if verbose {
 			for _, p := range c.Programs {

@@ -207,6 +207,9 @@ func (x *Session) HostFacts() (all []string) {
 			if s.opts.Command != "" && facts[i].Row != why.OtherArch && facts[i].Row != why.Blacklisted && site.Path != "" {
 				continue // the command may map the file
 			}
+			if other := facts[i].Dir + "_" + facts[i].Other; facts[i].Row == why.OtherCall && slices.ContainsFunc(s.manifest.Programs, func(x manifest.Program) bool { return x.Attach.Name == other }) {
+				continue // the script traces the other call as well
+			}
 			if text := facts[i].Sentence(p.Prog.Attach.Text); !slices.Contains(all, text) {
 				all = append(all, text)
 			}

@@ -35,6 +35,7 @@ const (
 	ThreadID     = "thread-id"
 	MainThread   = "main-thread"
 	Inlined      = "inlined"
+	NotTraceable = "not-traceable"
 	OtherCall    = "other-system-call"
 	NoCall       = "vdso"
 	InOther      = "file-in-other-process"
@@ -59,6 +60,7 @@ var Causes = []Cause{
 	{KprobesOff, false, "debugfs' kprobes/enabled is 0", "{probe} cannot fire: kprobes are disabled on this host; write 1 to {name}"},
 	{FtraceOff, false, "the sysctl kernel.ftrace_enabled is 0", "{probe} cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
 	{Blacklisted, false, "the kernel forbids kprobes in the function", "{probe} cannot fire: the kernel forbids kprobes in {name} (/sys/kernel/debug/kprobes/blacklist); probe a function that calls it"},
+	{NotTraceable, false, "the function is not in available_filter_functions", "{probe} {fires}: {name} is not in the kernel's list of functions that can be traced (available_filter_functions): it is notrace or assembly; probe a function that calls it"},
 	{OtherArch, false, "the file is for another architecture", "{probe} cannot fire: {name} is a program or library for {other}, not for this machine; probe one for this machine"},
 	{Semaphore, false, "a process has mapped the file, and the semaphore of the probe is 0 there", "{probe} {fires}: its semaphore is off in process {pid}, which has mapped {name}; restart the process"},
 	{Replaced, false, "a process has mapped a file that is no longer at its path", "{probe} {fires}: process {pid} has mapped an earlier file that was at {name} and was replaced since; restart the process"},

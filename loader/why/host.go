@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/internal/safefile"
@@ -142,8 +143,11 @@ func kernelFacts(s *Site, kprobe bool) (facts []Fact, ruled []string) {
 	if kprobe && blacklisted(s.Name) {
 		return []Fact{{Row: Blacklisted, Name: s.Name}}, nil
 	}
+	if dir, err := kernelfs.Tracefs(); err == nil && notTraceable(dir+"/available_filter_functions", s.Name) {
+		return []Fact{{Row: NotTraceable, Name: s.Name}}, nil
+	}
 	if others := otherSymbols(s.Name); len(others) > 0 {
-		facts = append(facts, Fact{Row: OtherSymbols, Name: strings.Join(others[:min(len(others), 3)], ", ")})
+		facts = append(facts, CopiesFact(others))
 	}
 	return facts, append(ruled, inlined(s.Name))
 }
@@ -167,45 +171,74 @@ func inlined(name string) string {
 	return "this host does not show whether callers have inlined copies of " + name
 }
 
-// blacklisted reports whether the kernel forbids kprobes in a function.
-func blacklisted(name string) bool {
-	f, err := os.Open("/sys/kernel/debug/kprobes/blacklist")
+// CopiesFact is the fact that a kernel function has copies.
+func CopiesFact(symbols []string) Fact {
+	return Fact{Row: OtherSymbols, Name: strings.Join(symbols[:min(len(symbols), 3)], ", ")}
+}
+
+// Known returns what is known of an attach point without a host: by the name of an event, and by debug information.
+func Known(s *Site) []Fact {
+	if s.Calls != nil && s.Calls.Inlined > 0 {
+		facts, _ := callers(s, nil)
+		return facts
+	}
+	if f := callFact(s.Name); s.Kind == probe.Tracepoint && s.Group == "syscalls" && f.Row != "" {
+		return []Fact{f}
+	}
+	return nil
+}
+
+// eachLine calls f for the lines of a file of the kernel until it returns false.
+func eachLine(path string, f func(line []byte) bool) {
+	file, err := os.Open(path)
 	if err != nil {
-		return false
+		return
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
-	for lines.Scan() { // 0xffffffff81000000-0xffffffff81000010	name
-		if i := bytes.LastIndexByte(lines.Bytes(), '\t'); i >= 0 && string(lines.Bytes()[i+1:]) == name {
-			return true
-		}
+	defer file.Close()
+	lines := bufio.NewScanner(io.LimitReader(file, maxSource))
+	for lines.Scan() && f(lines.Bytes()) {
 	}
-	return false
+}
+
+// blacklisted reports whether the kernel forbids kprobes in a function.
+func blacklisted(name string) (found bool) {
+	eachLine("/sys/kernel/debug/kprobes/blacklist", func(line []byte) bool { // 0xffffffff81000000-0xffffffff81000010	name
+		i := bytes.LastIndexByte(line, '\t')
+		found = i >= 0 && string(line[i+1:]) == name
+		return !found
+	})
+	return found
+}
+
+// notTraceable reports whether a list of functions that can be traced, one a line, does not have a function.
+func notTraceable(list, name string) (absent bool) {
+	eachLine(list, func(line []byte) bool { // name, or name [module]
+		first, _, _ := bytes.Cut(line, []byte{' '})
+		absent = string(first) != name
+		return absent
+	})
+	return absent
 }
 
 // otherSymbols returns the symbols of copies of a kernel function that the compiler made.
 func otherSymbols(name string) (all []string) {
-	f, err := os.Open("/proc/kallsyms")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
 	want := []byte(" " + name + ".")
-	for lines.Scan() {
-		i := bytes.Index(lines.Bytes(), want)
-		if i < 0 {
-			continue
-		}
-		symbol, _, _ := strings.Cut(string(lines.Bytes()[i+1:]), "\t")
-		rest := symbol[len(name):]
-		if strings.HasPrefix(rest, ".isra.") || strings.HasPrefix(rest, ".constprop.") || strings.HasPrefix(rest, ".part.") {
-			if !slices.Contains(all, symbol) {
+	eachLine("/proc/kallsyms", func(line []byte) bool {
+		if i := bytes.Index(line, want); i >= 0 {
+			symbol, _, _ := strings.Cut(string(line[i+1:]), "\t")
+			if IsCopy(symbol, name) && !slices.Contains(all, symbol) {
 				all = append(all, symbol)
 			}
 		}
-	}
+		return true
+	})
 	return all
+}
+
+// IsCopy reports whether a symbol is that of a copy of a function that the compiler made.
+func IsCopy(symbol, name string) bool {
+	rest, ok := strings.CutPrefix(symbol, name)
+	return ok && (strings.HasPrefix(rest, ".isra.") || strings.HasPrefix(rest, ".constprop.") || strings.HasPrefix(rest, ".part."))
 }
 
 // is32 reports whether a file is a 32-bit ELF file.

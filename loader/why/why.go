@@ -304,7 +304,7 @@ func (r *Run) Withhold(signed bool) {
 	for _, c := range r.Clauses {
 		c.Ruled = nil
 		c.Host = slices.DeleteFunc(c.Host, func(f Fact) bool {
-			return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols && f.Row != Blacklisted && f.Row != OtherCall && f.Row != NoCall
+			return f.Row != KprobesOff && f.Row != FtraceOff && f.Row != OtherSymbols && f.Row != Blacklisted && f.Row != OtherCall && f.Row != NoCall && f.Row != NotTraceable
 		})
 		c.File32 = ""
 		for i := range c.Tests {

@@ -113,6 +113,7 @@ func TestCauses(t *testing.T) {
 		"string-cut":        {[]*Clause{tested(Test{Left: "str(arg0, 8)", Op: "==", Right: `"/etc/passwd"`, Kind: "string", Size: 9, Literal: "/etc/passwd", Seen: []Value{{Text: `"/etc/pas"`, N: 64}}})}, `predicate str(arg0, 8) == "/etc/passwd" was false 812 times: the string has at most 8 bytes, and the literal has 11; make the string longer; seen instead: "/etc/pas" (64)`},
 		NotInCommand:        {[]*Clause{silent(of(NotInCommand))}, "kprobe:f never fired: the program of -c (/opt/x.so) has not mapped /lib/x.so; probe a file that it maps (/proc/PID/maps)"},
 		Blacklisted:         {[]*Clause{silent(of(Blacklisted))}, "kprobe:f cannot fire: the kernel forbids kprobes in /lib/x.so (/sys/kernel/debug/kprobes/blacklist); probe a function that calls it"},
+		NotTraceable:        {[]*Clause{silent(Fact{Row: NotTraceable, Name: "f"})}, "kprobe:f never fired: f is not in the kernel's list of functions that can be traced (available_filter_functions): it is notrace or assembly; probe a function that calls it"},
 		OtherArch:           {[]*Clause{silent(of(OtherArch))}, "kprobe:f cannot fire: /lib/x.so is a program or library for /opt/x.so, not for this machine; probe one for this machine"},
 		Semaphore:           {[]*Clause{silent(of(Semaphore))}, "kprobe:f never fired: its semaphore is off in process 123, which has mapped /lib/x.so; restart the process"},
 		CompatName:          {[]*Clause{tested(compat)}, `predicate comm == "nginx" was false 812 times: process 123 of this name is a 32-bit program, for whose system calls these tracepoints do not fire; use tracepoint:raw_syscalls:sys_enter`},
@@ -219,6 +220,21 @@ func TestCalls(t *testing.T) {
 		if got := callFact(event); got != want {
 			t.Errorf("%s: %v", event, got)
 		}
+	}
+}
+
+func TestNotTraceable(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, []byte("vfs_read\nnf_hook [nf]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"vfs_read": false, "nf_hook": false, "vfs_rea": true, "nf": true} {
+		if got := notTraceable(list, name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if notTraceable(filepath.Join(t.TempDir(), "none"), "vfs_read") { // the list is not known
+		t.Error("no list")
 	}
 }
 

@@ -41,7 +41,7 @@ func worse(a, b Verdict) Verdict {
 
 // Finding is one reason for a verdict.
 type Finding struct {
-	Verdict Verdict      `json:"verdict"`
+	Verdict Verdict      `json:"verdict,omitempty"`
 	Program string       `json:"program,omitempty"`
 	Pos     manifest.Pos `json:"pos"`
 	Text    string       `json:"text"`
@@ -70,6 +70,8 @@ type Report struct {
 	Verdict  Verdict   `json:"verdict"`
 	Programs []Program `json:"programs"`
 	Findings []Finding `json:"findings,omitempty"`
+	// Notes say why attach points may not fire, in the words of btrun --why. They do not change the verdict, and have none.
+	Notes []Finding `json:"notes,omitempty"`
 }
 
 // Check returns a report for an object on a target. It modifies the object, so the object must be
@@ -95,6 +97,7 @@ func Check(o *object.Object, t *kernel.Target) (*Report, error) {
 		}
 	}
 	c.nothingLeft()
+	c.notes()
 	if err := t.Err(); err != nil {
 		return nil, fmt.Errorf("target %s: %w", t.Release(), err)
 	}
