@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,17 +79,24 @@ func mergeFiles(files []string, byHost bool) (*merge.Runs, []error) {
 }
 
 func mergeFile(set *merge.Set, index int, name string) error {
-	in := io.Reader(os.Stdin)
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
+	if strings.HasSuffix(name, ".o") {
+		return fmt.Errorf("%s is an object: run it on each host with btrun -f json2 -o FILE.jsonl, and merge these files", name)
 	}
-	host := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
+	in, err := openRecording(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
+	host := strings.TrimSuffix(base, filepath.Ext(base))
 	cut, err := set.Read(index, host, in)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, merge.ErrNotJSON2) {
+			hint = ": write it with btrun -f json2 -o FILE.jsonl, or btrun --record FILE.jsonl"
+		}
+		err = errors.New(name + strings.TrimPrefix(err.Error(), host) + hint)
+	}
 	if cut {
 		fmt.Fprintf(os.Stderr, "btc: warning: %s ends within a line: only the complete lines are used\n", name)
 	}
