@@ -146,8 +146,9 @@ class Samples {
 		this.clock = !!s.clock;
 		const first = this.at[0], last = this.at[n - 1];
 		this.width = 10; // of a column, in milliseconds: 1, 2 or 5 times a power of ten
-		const columns = Math.min(Math.max(n / 50, 8), 100); // about a stack in each cell
-		for (let k = 0; (last - first) / this.width > columns; k++) this.width *= k % 3 === 1 ? 2.5 : 2;
+		const columns = Math.min(Math.max(n / 25, 8), 100); // about a stack in two cells
+		if (last - first >= 8e3 && last - first <= 1e5) this.width = 1000; // as FlameScope has it
+		else for (let k = 0; (last - first) / this.width > columns; k++) this.width *= k % 3 === 1 ? 2.5 : 2;
 		this.rows = 50;
 		this.start = Math.floor(first / this.width) * this.width;
 		this.columns = Math.floor((last - this.start) / this.width) + 1;

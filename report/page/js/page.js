@@ -41,7 +41,8 @@ function health(d) {
 	const cuts = (d.losses || []).filter((l) => l.cause.startsWith("stack ")), lost = (d.losses || []).filter((l) => !l.cause.startsWith("stack "));
 	for (const l of lost) add("error", count(num(l.n)) + " " + (causes[l.cause] || "lost (" + l.cause + ")"));
 	for (const text of d.coverage || []) add("warning", text);
-	if (cuts.length) add("warning", count(cuts.reduce((n, l) => n + num(l.n), 0)) + " user stacks are cut short: " + cuts.map((l) => l.cause.slice(6) + " " + count(num(l.n))).join(", "));
+	const short_ = cuts.reduce((n, l) => n + num(l.n), 0);
+	if (cuts.length) add("warning", count(short_) + (short_ === 1 ? " user stack is" : " user stacks are") + " cut short: " + cuts.map((l) => l.cause.slice(6) + " " + count(num(l.n))).join(", "));
 	for (const m of d.maps) if (m.cut) {
 		const cut = num(m.cut.depth) + num(m.cut.unwind) + num(m.cut.lost);
 		add("warning", percent(cut / num(m.cut.of)) + " of the " + (m.events ? "" : "stacks of ") + m.name + " are cut short");
