@@ -433,6 +433,7 @@ func TestAnswers(t *testing.T) {
 		rates.Show(at, []page.Element{{Parts: []string{"app"}, A: min(uint64(i+1), 3) * 1000}}, false)
 	}
 	shaped("@calls", "count", "pid", "comm").Show(3000, []page.Element{{Parts: []string{"1", "app"}, A: 40}, {Parts: []string{"2", "ls"}, A: 30}, {Parts: []string{"3", "ls"}, A: 30}}, false)
+	shaped("@vectors", "sum", "vec").Show(3000, []page.Element{{Parts: []string{"3"}, A: 30}, {Parts: []string{"9"}, A: 10}}, false)
 	last := shaped("@last", "plain", "comm")
 	last.Level = true
 	for _, at := range []float64{1000, 2000} {
@@ -451,6 +452,7 @@ func TestAnswers(t *testing.T) {
 	x.expect("#map-off .answer", "app 60%, sh 40%. Most is in sys_poll (60%).")
 	x.expect("#map-large .answer", "Half of 100 values are at least 10; most (99%) are in [10, ...).")
 	x.expect("#map-calls .answer", "100 in 3 elements: ls 60%, app 40%")
+	x.expect("#map-vectors .answer", "40 in 2 elements: vec 3 75%, vec 9 25%")
 	if got := x.text("#map-last .legend"); got != "comm9comm8comm7comm6comm5comm4" {
 		t.Errorf("the values of others are not one: %q", got)
 	}

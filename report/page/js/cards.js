@@ -80,7 +80,7 @@ function groupsOf(t, part, n) {
 	if (used > top.length && !t.m.level) { others = used - top.length + 1; top = top.slice(0, n - 1); }
 	const at = new Int32Array(sums.length).fill(others ? top.length : -1);
 	top.forEach((g, i) => { at[g] = i; });
-	const labels = top.map((g) => part >= 0 ? names[g] : t.key(g) || t.m.name);
+	const labels = top.map((g) => part >= 0 ? names[g] : t.label(g) || t.m.name);
 	if (others) labels.push(others + " others");
 	return {labels, group: (/** @type {number} */ row) => at[ids[row]]};
 }
@@ -105,7 +105,7 @@ function flameCard(t, show) {
 	if (t.samples) {
 		const s = t.samples, h = subsecondMap("Heat map of " + m.name + " over time", t, s, show);
 		root.append(h.root, el("p", {class: "note kindofmap"}, "A column is " + duration(s.width * 1e6) + ", and each of its cells, from the bottom to the top, " + duration(s.width * 1e6 / s.rows) + ": the stacks are events, at the times "
-			+ (s.clock ? "that the script printed" : "when btc read them, which may be later by some milliseconds") + ". A selected range shows its own flame graph."));
+			+ (s.clock ? "that the script printed" : "when btrun read them, which may be later by some milliseconds") + ". A selected range shows its own flame graph."));
 		views.push({update: h.redraw, redraw: h.redraw});
 	} else if (t.columns.length > 1) {
 		const {labels, group} = groupsOf(t, m.keys && m.keys.length ? m.host ? 0 : mainPart(t) : -1, 9);
@@ -206,7 +206,7 @@ function histogramCard(t) {
 		const k = h.indexOf(most);
 		/** A quantile in words; one in a bucket without an upper bound says how much values are at least. @param {number} x */
 		const atMost = (x) => { const v = quantile(t, h, x); return open_(v) ? [v[0] === "<" ? "less than " : "at least ", strong(v.slice(2))] : ["at most ", strong(v)]; };
-		says.replaceChildren(...all ? [...(row >= 0 ? [strong(t.key(row)), ": "] : []), "Half of ", strong(count(all)), " values are ", ...atMost(.5), ...(open_(quantile(t, h, .99)) ? [] : [", 99% ", ...atMost(.99)]),
+		says.replaceChildren(...all ? [...(row >= 0 ? [strong(t.label(row)), ": "] : []), "Half of ", strong(count(all)), " values are ", ...atMost(.5), ...(open_(quantile(t, h, .99)) ? [] : [", 99% ", ...atMost(.99)]),
 			"; most (" + percent(h[k] / all) + ") are in ", strong(t.bucket(k) + (t.unit && t.unit !== "bytes" ? " " + t.unit.replace("us", "µs") : "")), "."] : ["No values" + (state.range ? " in this part of the run." : ".")]);
 		bars.arrange();
 	};
@@ -364,7 +364,7 @@ function tableCard(t, show) {
 		else if (!best.length) says.replaceChildren("No values" + (state.range ? " in this part of the run." : "."));
 		else if (names) says.replaceChildren(strong(show(sum)), " in ", strong(count(used)), used === 1 ? " element: " : " elements: ", ...largest(byName, 3).flatMap((g, i) => [i ? ", " : "", strong(cut(names.texts[g], 60)), " " + percent(byName[g] / (sum || 1))]));
 		else says.replaceChildren(...(rate ? [strong(show(sum)), " in ", strong(count(used)), used === 1 ? " element: " : " elements: "] : [mean ? "Largest averages: " : t.counted ? "Largest totals: " : "Largest: "]),
-			...best.flatMap((r, i) => [i ? ", " : "", strong(cut(t.key(r), 60)), " " + (rate ? percent(v[r] / (sum || 1)) : show(shown(r)))]));
+			...best.flatMap((r, i) => [i ? ", " : "", strong(cut(t.label(r), 60)), " " + (rate ? percent(v[r] / (sum || 1)) : show(shown(r)))]));
 	};
 	views.push({update, redraw: g.redraw});
 	return {root, views};

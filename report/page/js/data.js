@@ -299,6 +299,12 @@ class Table {
 		return (this.m.keys || []).map((k) => k.texts[k.at[row]]).join(", ");
 	}
 
+	/** The key in a sentence: a number says what it is. @param {number} row */
+	label(row) {
+		const keys = this.m.keys || [];
+		return keys.length === 1 && keys[0].numeric ? keys[0].name + " " + this.key(row) : this.key(row);
+	}
+
 	/** The bounds of a bucket, or of several. @param {number} b @param {number} [last] */
 	bucket(b, last = b) {
 		const bounds = /** @type {(number | null)[][]} */ (this.m.bounds), low = bounds[b][0], high = bounds[last][1];
