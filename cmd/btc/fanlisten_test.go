@@ -211,3 +211,44 @@ echo '{"type": "end", "status": 0}'
 		t.Error("the port is open after the run")
 	}
 }
+
+// TestFanServerRemembers checks that scrapes within a second merge once, and that a key keeps its series when another one
+// becomes larger: "other" never decreases.
+func TestFanServerRemembers(t *testing.T) {
+	counts := []int{10, 5, 1}
+	merged := 0
+	s := &fanServer{
+		base: &manifest.Manifest{Maps: []manifest.Map{{Name: "@c"}}}, report: &mergedReport{form: "text", maxSeries: 2}, name: "x", started: time.Now(), lost: func() uint64 { return 0 },
+		snapshot: func() (*merge.Runs, []bool) {
+			merged++
+			var entries []string
+			for key, n := range counts {
+				entries = append(entries, fmt.Sprintf(`{"key": [%d], "value": %d}`, key, n))
+			}
+			runs := &merge.Runs{}
+			line := `{"type": "map", "name": "@c", "shape": "count", "object": "o", "host": "h", "signed": false, "entries": [` + strings.Join(entries, ", ") + "]}\n"
+			if _, err := runs.Read("h", strings.NewReader(line)); err != nil {
+				t.Error(err)
+			}
+			return runs, nil
+		},
+	}
+	has := func(want ...string) {
+		t.Helper()
+		text := string(s.scrape())
+		for _, line := range want {
+			if !strings.Contains(text, line+"\n") {
+				t.Errorf("no %s in\n%s", line, text)
+			}
+		}
+	}
+	first := []string{`btc_x_c_total{object="x",key="0"} 10`, `btc_x_c_total{object="x",key="other"} 6`}
+	has(first...)
+	counts[2] = 100
+	has(first...)
+	if merged != 1 {
+		t.Errorf("merged %d times for two scrapes at once", merged)
+	}
+	s.made = time.Time{}
+	has(`btc_x_c_total{object="x",key="0"} 10`, `btc_x_c_total{object="x",key="other"} 105`)
+}
