@@ -97,6 +97,22 @@ type Clause struct {
 	Tests   []Test
 	Reads   []MapRead
 	Stores  []string // maps of which some clause reads elements, and this one stores them
+	// Branches are the if statements and while loops whose bodies store to maps or print. Effects are the effects of any
+	// Branch that the clause also has outside of their bodies.
+	Branches []Branch
+	Effects  []string
+}
+
+// EffectPrint is the effect of a statement that prints.
+const EffectPrint = "print"
+
+// Branch is an if statement or while loop in the body of a clause.
+type Branch struct {
+	Cond, Body Span // Body is what runs if Cond is true
+	Loop       bool // while
+	Tests      []Test
+	// Effects are the maps that the body stores to, and EffectPrint if it prints, other than in a Branch inside.
+	Effects []string
 }
 
 // Span is a part of the script.
@@ -106,7 +122,7 @@ type Span struct {
 	EndCol  int // column after the last byte
 }
 
-// Test is an operand of && or || in a predicate: a comparison, or a value that must not be 0.
+// Test is an operand of && or || in a predicate or a condition: a comparison, or a value that must not be 0.
 type Test struct {
 	Span Span
 	// Left, Op and Right are the comparison as written, cut to MaxTestText bytes; Op and Right are empty for a value.

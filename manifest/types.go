@@ -50,6 +50,21 @@ type Clause struct {
 	Reads   []MapRead `json:"reads,omitempty"`   // elements of maps that the clause reads
 	// Stores are the maps that the clause stores to, of those that some clause reads elements of.
 	Stores []string `json:"stores,omitempty"`
+	// Branches are the if statements and while loops whose bodies store to maps or print.
+	Branches []Branch `json:"branches,omitempty"`
+	// Effects are those of branches of the script that the clause also has outside of their bodies.
+	Effects []string `json:"effects,omitempty"`
+}
+
+// Branch is an if statement or a while loop of a clause.
+type Branch struct {
+	Cond Span `json:"cond"`
+	// Body is what runs if the condition is true.
+	Body  Span   `json:"body"`
+	Loop  bool   `json:"loop,omitempty"`  // a while loop
+	Tests []Test `json:"tests,omitempty"` // the operands of && and || in the condition
+	// Effects are the maps that the body stores to, and EffectPrint if it prints, other than in a branch inside it.
+	Effects []string `json:"effects,omitempty"`
 }
 
 // Span is a part of the script, 1-based. EndCol is the column after its last byte.
@@ -60,7 +75,7 @@ type Span struct {
 	EndCol  int `json:"end_col"`
 }
 
-// Test is a comparison in a predicate, or a value that must not be 0.
+// Test is a comparison in a predicate or a condition, or a value that must not be 0.
 type Test struct {
 	Span Span `json:"span"`
 	// Left, Op and Right are the comparison as written, long parts cut; a value has only Left.

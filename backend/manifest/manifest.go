@@ -182,16 +182,27 @@ func nameParams(m *ir.Module, out *manifest.Manifest) {
 
 func clause(c *ir.Clause) manifest.Clause {
 	out := manifest.Clause{
-		Number: c.Number, Predicate: spanOf(c.Predicate), Last: spanOf(c.Last), Returns: c.Returns, Stores: c.Stores,
+		Number: c.Number, Predicate: spanOf(c.Predicate), Last: spanOf(c.Last), Returns: c.Returns, Stores: c.Stores, Effects: c.Effects,
 	}
-	for _, t := range c.Tests {
-		out.Tests = append(out.Tests, manifest.Test{
-			Span: *spanOf(t.Span), Left: t.Left, Op: t.Op, Right: t.Right, Builtin: t.Builtin,
-			Kind: t.Kind, Size: t.Size, Signed: t.Signed, Number: t.Number, Literal: t.Literal,
+	out.Tests = tests(c.Tests)
+	for i := range c.Branches {
+		x := &c.Branches[i]
+		out.Branches = append(out.Branches, manifest.Branch{
+			Cond: *spanOf(x.Cond), Body: *spanOf(x.Body), Loop: x.Loop, Tests: tests(x.Tests), Effects: x.Effects,
 		})
 	}
 	for _, r := range c.Reads {
 		out.Reads = append(out.Reads, manifest.MapRead{Map: r.Map, Span: *spanOf(r.Span)})
+	}
+	return out
+}
+
+func tests(all []ir.Test) (out []manifest.Test) {
+	for _, t := range all {
+		out = append(out, manifest.Test{
+			Span: *spanOf(t.Span), Left: t.Left, Op: t.Op, Right: t.Right, Builtin: t.Builtin,
+			Kind: t.Kind, Size: t.Size, Signed: t.Signed, Number: t.Number, Literal: t.Literal,
+		})
 	}
 	return out
 }

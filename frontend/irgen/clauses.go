@@ -16,8 +16,17 @@ import (
 // clauses describes the clauses of the script (ir.Clause). It adds no code.
 func (b *builder) clauses() {
 	var all []ir.Clause
-	read := map[string]bool{}
+	read, branched := map[string]bool{}, map[string]bool{}
 	stores := map[int][]string{}
+	inFuncs := &mapUses{builder: b, clause: &ir.Clause{}}
+	for _, f := range b.info.Subprogs {
+		inFuncs.body = f.Body
+		inFuncs.node(f.Def.Body)
+	}
+	called := inFuncs.clause.Effects // stored to in functions, from any branch
+	for i := range inFuncs.clause.Branches {
+		called = append(called, inFuncs.clause.Branches[i].Effects...)
+	}
 	last := -1
 	for _, p := range b.info.Programs {
 		if p.Clause == last { // another attach point
@@ -40,6 +49,13 @@ func (b *builder) clauses() {
 		for _, r := range c.Reads {
 			read[r.Map] = true
 		}
+		for i := range c.Branches {
+			x := &c.Branches[i]
+			x.Effects = slices.DeleteFunc(x.Effects, func(name string) bool { return name != ir.EffectPrint && slices.Contains(called, name) })
+			for _, name := range x.Effects {
+				branched[name] = true
+			}
+		}
 		stores[len(all)] = u.stores
 		all = append(all, c)
 	}
@@ -49,9 +65,10 @@ func (b *builder) clauses() {
 				all[i].Stores = append(all[i].Stores, name)
 			}
 		}
+		all[i].Effects = slices.DeleteFunc(all[i].Effects, func(name string) bool { return !branched[name] || name == ir.EffectPrint && len(all[i].Branches) == 0 })
 	}
 	b.m.Meta.Clauses = slices.DeleteFunc(all, func(c ir.Clause) bool {
-		return c.Predicate.Pos.Line == 0 && !c.Returns && len(c.Reads) == 0 && len(c.Stores) == 0
+		return c.Predicate.Pos.Line == 0 && !c.Returns && len(c.Reads) == 0 && len(c.Stores) == 0 && len(c.Branches) == 0 && len(c.Effects) == 0
 	})
 }
 
@@ -74,8 +91,13 @@ func (b *builder) predicate(c *ir.Clause, p *check.Program) {
 	if p.Probe.Pred == nil {
 		return
 	}
-	span, ok := b.plain(p.Probe.Pred.Span())
-	ast.Inspect(p.Probe.Pred, func(n ast.Node) bool {
+	c.Predicate, c.Tests = b.condition(p.Body, p.Probe.Pred)
+}
+
+// condition describes a predicate or condition. The span is empty for one with code of macros or functions.
+func (b *builder) condition(body *check.Body, x ast.Expr) (ir.Span, []ir.Test) {
+	span, ok := b.plain(x.Span())
+	ast.Inspect(x, func(n ast.Node) bool {
 		if n == nil {
 			return true
 		}
@@ -83,27 +105,24 @@ func (b *builder) predicate(c *ir.Clause, p *check.Program) {
 			ok = false
 		}
 		if x, isCall := n.(*ast.Call); isCall {
-			if e := p.Body.Expr(x); e != nil && e.Call != nil && e.Call.Sub != nil {
+			if e := body.Expr(x); e != nil && e.Call != nil && e.Call.Sub != nil {
 				ok = false
 			}
 		}
 		return ok
 	})
 	if !ok {
-		return
+		return ir.Span{}, nil
 	}
-	c.Predicate = span
-	b.tests(c, p.Body, p.Probe.Pred)
+	return span, b.tests(nil, body, x)
 }
 
 // tests adds the operands of && and || in x.
-func (b *builder) tests(c *ir.Clause, body *check.Body, x ast.Expr) {
+func (b *builder) tests(all []ir.Test, body *check.Body, x ast.Expr) []ir.Test {
 	x = ast.Unparen(x)
 	op, isBinary := x.(*ast.Binary)
 	if isBinary && (op.Op == ast.LogAnd || op.Op == ast.LogOr) {
-		b.tests(c, body, op.X)
-		b.tests(c, body, op.Y)
-		return
+		return b.tests(b.tests(all, body, op.X), body, op.Y)
 	}
 	t := ir.Test{Left: testText(x)}
 	t.Span, _ = b.plain(x.Span())
@@ -112,7 +131,7 @@ func (b *builder) tests(c *ir.Clause, body *check.Body, x ast.Expr) {
 	} else if id, ok := x.(*ast.Ident); ok {
 		t.Builtin = builtins[id.Name]
 	}
-	c.Tests = append(c.Tests, t)
+	return append(all, t)
 }
 
 // builtins are the values that a loader can find out again at the end of a clause.
@@ -169,12 +188,47 @@ func (b *builder) returns(body *ast.Block) (found bool) {
 	return found
 }
 
-// mapUses finds the elements of maps that a clause reads and stores.
+// mapUses finds the elements of maps that a clause reads and stores, and in which branches it does so.
 type mapUses struct {
 	*builder
 	body   *check.Body
 	clause *ir.Clause
 	stores []string
+	branch int // 1 + index of the innermost branch, 0 outside
+}
+
+// printers are functions that print.
+var printers = map[string]bool{"printf": true, "print": true, "cat": true, "system": true, "join": true, "time": true, "errorf": true, "warnf": true}
+
+// inBranch visits a condition and the body that it is for. A body without effect is not described, and the effects of one whose
+// condition is not known are those of the code around it.
+func (u *mapUses) inBranch(cond ast.Expr, body *ast.Block, loop bool) {
+	u.node(cond)
+	span, tests := u.condition(u.body, cond)
+	at, ok := u.plain(body.Span())
+	if span.Pos.Line == 0 || !ok {
+		u.node(body)
+		return
+	}
+	outer, n := u.branch, len(u.clause.Branches)
+	u.clause.Branches = append(u.clause.Branches, ir.Branch{Cond: span, Body: at, Loop: loop, Tests: tests})
+	u.branch = n + 1
+	u.node(body)
+	u.branch = outer
+	if x := &u.clause.Branches[n]; len(x.Effects) == 0 && len(u.clause.Branches) == n+1 {
+		u.clause.Branches = u.clause.Branches[:n]
+	}
+}
+
+// acts notes an effect.
+func (u *mapUses) acts(name string) {
+	all := &u.clause.Effects
+	if u.branch > 0 {
+		all = &u.clause.Branches[u.branch-1].Effects
+	}
+	if !slices.Contains(*all, name) {
+		*all = append(*all, name)
+	}
 }
 
 // actsOnMaps are functions whose argument @m[k] is not read.
@@ -189,7 +243,21 @@ func (u *mapUses) node(n ast.Node) {
 	case *ast.IncDec:
 		u.lvalue(n.X)
 		return
+	case *ast.IfExpr:
+		if _, known := u.body.Taken(n); !known {
+			u.inBranch(n.Cond, n.Then, false)
+			if n.Else != nil {
+				u.node(n.Else)
+			}
+			return
+		}
+	case *ast.WhileStmt:
+		u.inBranch(n.Cond, n.Body, true)
+		return
 	case *ast.Call:
+		if e := u.body.Expr(n); printers[n.Func.Text] || e != nil && e.Call != nil && e.Call.Sub != nil {
+			u.acts(ir.EffectPrint)
+		}
 		for _, x := range n.Args {
 			if e, ok := ast.Unparen(x).(*ast.MapElem); ok && actsOnMaps[n.Func.Text] {
 				u.keys(e)
@@ -222,7 +290,11 @@ func (u *mapUses) lvalue(x ast.Expr) {
 	if e, ok := ast.Unparen(x).(*ast.MapElem); ok {
 		u.keys(e)
 		u.stores = append(u.stores, "@"+e.Map.Name)
+		u.acts("@" + e.Map.Name)
 		return
+	}
+	if m, ok := ast.Unparen(x).(*ast.Map); ok {
+		u.acts("@" + m.Name)
 	}
 	u.node(x)
 }

@@ -292,27 +292,44 @@ func (m *Manifest) checkClauses(c *checker) {
 		c.within(path.key("number"), int64(x.Number), 0, maxPrograms)
 		c.span(path.key("predicate"), x.Predicate)
 		c.span(path.key("last"), x.Last)
-		c.within(path.key("tests"), int64(len(x.Tests)), 0, maxTests)
 		c.within(path.key("reads"), int64(len(x.Reads)), 0, maxPerScript)
-		c.within(path.key("stores"), int64(len(x.Stores)), 0, maxMaps)
-		for j := range x.Tests {
-			t, path := &x.Tests[j], path.item("tests", j)
-			c.span(path.key("span"), &t.Span)
-			c.text(path.key("left"), t.Left, maxName)
-			c.text(path.key("op"), t.Op, maxName)
-			c.text(path.key("right"), t.Right, maxName)
-			c.text(path.key("builtin"), t.Builtin, maxName)
-			c.text(path.key("kind"), t.Kind, maxName)
-			c.text(path.key("literal"), t.Literal, maxName)
-			c.within(path.key("size"), int64(t.Size), 0, maxValue)
+		c.tests(path, x.Tests)
+		c.within(path.key("branches"), int64(len(x.Branches)), 0, maxPerScript)
+		for j := range x.Branches {
+			n, path := &x.Branches[j], path.item("branches", j)
+			c.span(path.key("cond"), &n.Cond)
+			c.span(path.key("body"), &n.Body)
+			c.tests(path, n.Tests)
+			c.names(path.key("effects"), n.Effects)
 		}
+		c.names(path.key("effects"), x.Effects)
+		c.names(path.key("stores"), x.Stores)
 		for j := range x.Reads {
 			c.span(path.item("reads", j).key("span"), &x.Reads[j].Span)
 			c.text(path.item("reads", j).key("map"), x.Reads[j].Map, maxName)
 		}
-		for j, name := range x.Stores {
-			c.text(path.item("stores", j), name, maxName)
-		}
+	}
+}
+
+func (c *checker) tests(of place, all []Test) {
+	c.within(of.key("tests"), int64(len(all)), 0, maxTests)
+	for j := range all {
+		t, path := &all[j], of.item("tests", j)
+		c.span(path.key("span"), &t.Span)
+		c.text(path.key("left"), t.Left, maxName)
+		c.text(path.key("op"), t.Op, maxName)
+		c.text(path.key("right"), t.Right, maxName)
+		c.text(path.key("builtin"), t.Builtin, maxName)
+		c.text(path.key("kind"), t.Kind, maxName)
+		c.text(path.key("literal"), t.Literal, maxName)
+		c.within(path.key("size"), int64(t.Size), 0, maxValue)
+	}
+}
+
+func (c *checker) names(path place, all []string) {
+	c.within(path, int64(len(all)), 0, maxMaps+1)
+	for _, name := range all {
+		c.text(path, name, maxName)
 	}
 }
 

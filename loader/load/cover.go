@@ -39,7 +39,9 @@ type Covered struct {
 	Missed   int // that are not: there is no room for a counter, or the kernel refuses the program with them
 	// Tested is how far the predicate is counted: the least of all programs.
 	Tested rewrite.Tested
-	some   bool
+	// Uncounted are the branches that are not counted in all programs.
+	Uncounted map[int]bool
+	some      bool
 }
 
 // SampleOf identifies the values of a test.
@@ -131,7 +133,7 @@ func (c *Coverage) sampleOf(clause int, t *manifest.Test) int {
 func (c *Coverage) of(clause int) *Covered {
 	x := c.clauses[clause]
 	if x == nil {
-		x = &Covered{}
+		x = &Covered{Uncounted: map[int]bool{}}
 		c.clauses[clause] = x
 	}
 	return x
@@ -157,14 +159,18 @@ func (c *Coverage) add(m *manifest.Manifest, plan *resolve.Plan, how resolve.Str
 	if joined && mp.Code != nil && mp.Code.Frame+extra+maxRecord > resolve.JoinFrame {
 		return insns, -1
 	}
-	out, head, tested, err := c.cover.Program(insns, mp, clause, len(insns)-own, extra, filtered, c.atomic[mp.Clause])
+	out, head, counted, err := c.cover.Program(insns, mp, clause, len(insns)-own, extra, filtered, c.atomic[mp.Clause])
 	if err != nil {
 		return insns, -1
 	}
-	if x := c.of(mp.Clause); !x.some {
-		x.Tested, x.some = tested, true
-	} else if x.Tested != tested {
+	x := c.of(mp.Clause)
+	if !x.some {
+		x.Tested, x.some = counted.Tested, true
+	} else if x.Tested != counted.Tested {
 		x.Tested = rewrite.Unknown
+	}
+	for _, branch := range counted.Uncounted {
+		x.Uncounted[branch] = true
 	}
 	return out, head
 }

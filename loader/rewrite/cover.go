@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
@@ -26,6 +27,8 @@ const (
 	Early                         // runs that a test in the body ended before the last statement
 	ReadFailed                    // reads of memory that returned an error
 	Lookups                       // lookups of an element that the script reads
+	True                          // runs of a condition (manifest.Branch) that are true
+	Not                           // those that are false, by the test that decides it
 )
 
 // Words returns the number of words of a kind.
@@ -43,7 +46,7 @@ func (k CounterKind) Words() int {
 type Counter struct {
 	Kind      CounterKind
 	Clause    int
-	Line, Col int  // False, Early, ReadFailed, Lookups: of the code
+	Line, Col int  // all but Reached and Fired: of the code; Not: Col is that of the condition, negative, if no test is known
 	User      bool // ReadFailed: the helper reads user memory
 }
 
@@ -92,6 +95,14 @@ const (
 	Never
 )
 
+// Counted is how far a program is counted.
+type Counted struct {
+	Tested    Tested
+	Uncounted []int // indexes of branches
+}
+
+func (c *covering) counted() Counted { return Counted{c.tested(), c.uncounted} }
+
 func (c *covering) tested() Tested {
 	switch {
 	case c.clause.Predicate == nil || c.strange:
@@ -119,11 +130,14 @@ type covering struct {
 	body          []bool
 	before, after map[int]asm.Instructions
 	endings       asm.Instructions
-	jumps         map[int]int // conditional jump -> its ending
+	jumps         map[int]int // conditional jump -> its ending, if it is taken
+	falls         map[int]int // conditional jump -> its ending, if it is not taken
+	back          map[int]int // jump in endings, by its index there -> where it leads
 	endingAt      map[ending]int
 	edges         int  // edges on which the predicate is false
-	strings       bool // the predicate reads memory
+	strings       bool // the predicate or a condition reads memory
 	atomic        bool
+	uncounted     []int
 	late          bool // only ends are counted: the address of the counters is computed there
 	strange       bool
 	holds         bool // the program takes shared memory, which it gives back before it ends
@@ -142,7 +156,7 @@ func (p position) in(s *manifest.Span) bool {
 // ending is code that counts and ends the program.
 type ending struct {
 	counter Counter
-	test    int // index of the test whose value is sampled, -1: none
+	test    *manifest.Test // whose value is sampled
 	reg     asm.Register
 	half    bool
 	// tail is the position of the code that follows if that does more than end the program with the result; else 0.
@@ -154,7 +168,7 @@ type ending struct {
 const noRegister = asm.RFP
 
 // Offsets from covering.at: the address of the counters, that of the last read, and that of the last string that the predicate
-// reads.
+// or a condition reads.
 const (
 	coverPtr    = 0
 	coverRead   = 8
@@ -164,19 +178,19 @@ const (
 
 // Program returns a program with counters, and the number of instructions that were inserted before the others. The first skip instructions are prologues of the loader, which
 // use extra bytes below the program's frame; filtered is set if one of them is a filter. atomic is set if programs of the
-// clause can interrupt or preempt each other on a CPU. tested is how far the predicate is counted.
-func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *manifest.Clause, skip, extra int, filtered, atomic bool) (out asm.Instructions, head int, tested Tested, err error) {
+// clause can interrupt or preempt each other on a CPU.
+func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *manifest.Clause, skip, extra int, filtered, atomic bool) (out asm.Instructions, head int, counted Counted, err error) {
 	at, err := belowFrame(mp, extra+coverFrame)
 	if err != nil {
-		return nil, 0, Unknown, err
+		return nil, 0, Counted{}, err
 	}
 	flow, ok := newCode(insns)
 	if !ok || skip >= len(flow.next) {
-		return nil, 0, Unknown, ErrNoCover
+		return nil, 0, Counted{}, ErrNoCover
 	}
 	c := &covering{
 		Cover: w, code: flow, mp: mp, first: skip, at: at, before: map[int]asm.Instructions{}, after: map[int]asm.Instructions{},
-		jumps: map[int]int{}, endingAt: map[ending]int{}, atomic: atomic,
+		jumps: map[int]int{}, falls: map[int]int{}, back: map[int]int{}, endingAt: map[ending]int{}, atomic: atomic,
 	}
 	if clause != nil {
 		c.clause = *clause
@@ -184,12 +198,13 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 	c.clause.Number = mp.Clause
 	c.positions()
 	c.calls()
-	c.late = !filtered && len(c.before)+len(c.after) == 0
+	c.late = !filtered && len(c.before)+len(c.after)+len(c.clause.Branches) == 0
 	c.decisions()
 	c.returns()
+	c.branches()
 	fired, ok := w.Index(Counter{Kind: Fired, Clause: mp.Clause})
 	if !ok {
-		return nil, 0, Unknown, ErrNoCover
+		return nil, 0, Counted{}, ErrNoCover
 	}
 	for i := skip; i < len(c.next); i++ {
 		if c.next[i] >= 0 {
@@ -210,7 +225,7 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 	}
 	body, err := c.assemble()
 	if err != nil || c.late {
-		return body, 0, c.tested(), err
+		return body, 0, c.counted(), err
 	}
 	var p prologue
 	p.emit(mov(asm.R6, asm.R1))
@@ -225,7 +240,7 @@ func (w *Cover) Program(insns asm.Instructions, mp *manifest.Program, clause *ma
 		}
 	}
 	p.emit(mov(asm.R1, asm.R6))
-	return putInFront(p.insns, body), len(p.insns), c.tested(), nil
+	return putInFront(p.insns, body), len(p.insns), c.counted(), nil
 }
 
 // address sets r1 to the address of the counters of the CPU. It changes r0 to r5.
@@ -390,7 +405,7 @@ func (c *covering) calls() {
 			}
 			off := wordOffset(word)
 			c.before[i] = plain(store(asm.RFP, c.at+coverRead, asm.R3, asm.DWord))
-			if at.in(c.clause.Predicate) {
+			if c.decides(at) {
 				c.strings = true
 				c.before[i] = append(c.before[i], plain(store(asm.RFP, c.at+coverString, asm.R3, asm.DWord))...)
 			}
@@ -419,6 +434,15 @@ func (c *covering) calls() {
 			break
 		}
 	}
+}
+
+// decides reports whether a position is in the predicate or a condition.
+func (c *covering) decides(at position) bool {
+	in := at.in(c.clause.Predicate)
+	for i := range c.clause.Branches {
+		in = in || at.in(&c.clause.Branches[i].Cond)
+	}
+	return in
 }
 
 // lastSet returns the instruction that has set a register before another one, in the same straight line of code; -1 if it is
@@ -450,16 +474,15 @@ func (c *covering) decisions() {
 		if c.target[i] < 0 || !to[i] || !c.lines[i].in(c.clause.Predicate) {
 			continue
 		}
-		test := c.testAt(c.lines[i])
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) bool {
+		test := testAt(c.clause.Tests, c.lines[i])
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) (int, bool) {
 			c.edges++
-			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, test: -1, result: result, tail: tail}
-			if test >= 0 {
-				span := &c.clause.Tests[test].Span
-				s.counter.Line, s.counter.Col = span.Line, span.Col
+			s := ending{counter: Counter{Kind: False, Clause: c.mp.Clause}, result: result, tail: tail}
+			if test != nil {
+				s.counter.Line, s.counter.Col = test.Span.Line, test.Span.Col
 				s.test, s.reg, s.half = c.sampled(i, test)
 			}
-			return c.addEnding(i, s)
+			return c.addEnding(s)
 		})
 	}
 }
@@ -477,15 +500,15 @@ func (c *covering) returns() {
 		if _, taken := c.jumps[i]; c.target[i] < 0 || taken || !to[i] || !c.body[i] || !at.before(last) {
 			continue
 		}
-		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) bool {
-			return c.addEnding(i, ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, test: -1, result: result, tail: tail})
+		c.edge(i, func(v int) bool { return !to[v] }, func(result int32, tail int) (int, bool) {
+			return c.addEnding(ending{counter: Counter{Kind: Early, Clause: c.mp.Clause, Line: at.line, Col: at.col}, result: result, tail: tail})
 		})
 	}
 	c.strange = strange
 }
 
 // edge calls found for an edge of a branch that leaves, if the program then ends at once.
-func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32, tail int) bool) {
+func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32, tail int) (int, bool)) {
 	next, target := c.next[i], c.target[i]
 	if next < 0 || next >= len(c.next) || leaves(next) == leaves(target) {
 		return
@@ -501,47 +524,51 @@ func (c *covering) edge(i int, leaves func(v int) bool, found func(result int32,
 	if len(tail) == 0 {
 		return
 	}
-	result := int32(tail[0].Constant)
+	at, result := 0, int32(tail[0].Constant)
 	if len(tail) == 2 && tail[0].OpCode.Source() == asm.ImmSource { // it sets the result, and ends the program
-		ok = found(result, 0)
+		at, ok = found(result, 0)
 	} else {
-		ok = found(0, v)
+		at, ok = found(0, v)
 	}
-	if !ok {
+	switch {
+	case !ok:
 		c.strange = true
-		return
-	}
-	if v == next { // the code after the branch leads to the ending
-		c.after[i] = plain(jump(asm.Ja, 0, 0, 0))
+	case v == target:
+		c.jumps[i] = at
+	default: // the code after the branch leads to the ending
+		c.falls[i], c.after[i] = at, plain(jump(asm.Ja, 0, 0, 0))
 	}
 }
 
-// testAt returns the innermost test at a position, or -1.
-func (c *covering) testAt(at position) int {
-	return slices.IndexFunc(c.clause.Tests, func(t manifest.Test) bool { return at.in(&t.Span) })
+// testAt returns the innermost test at a position, or nil.
+func testAt(tests []manifest.Test, at position) *manifest.Test {
+	if i := slices.IndexFunc(tests, func(t manifest.Test) bool { return at.in(&t.Span) }); i >= 0 {
+		return &tests[i]
+	}
+	return nil
 }
 
 // sampled returns how the value of a test that is false at a branch is known: the test, and the register that has the value.
-// The test is -1 if it is not known.
-func (c *covering) sampled(i, test int) (of int, reg asm.Register, half bool) {
-	t, ins := &c.clause.Tests[test], &c.insns[i]
+// The test is nil if it is not known.
+func (c *covering) sampled(i int, t *manifest.Test) (of *manifest.Test, reg asm.Register, half bool) {
+	ins := &c.insns[i]
 	switch {
 	case SampledBuiltin(t) != "":
-		return test, noRegister, false
+		return t, noRegister, false
 	case SampledText(t):
 		for j := c.first; j < i; j++ {
 			if c.insns[j].IsBuiltinCall() && c.lines[j].in(&t.Span) {
 				switch asm.BuiltinFunc(c.insns[j].Constant) {
 				case asm.FnProbeReadKernelStr, asm.FnProbeReadUserStr, asm.FnProbeReadStr:
-					return test, noRegister, false
+					return t, noRegister, false
 				}
 			}
 		}
-		return -1, noRegister, false
+		return nil, noRegister, false
 	case t.Kind != "int" || ins.OpCode.Source() != asm.ImmSource || !compares(t.Op, ins.OpCode.JumpOp()) || ins.Constant != t.Number:
-		return -1, noRegister, false
+		return nil, noRegister, false
 	}
-	return test, ins.Dst, ins.OpCode.Class() == asm.Jump32Class
+	return t, ins.Dst, ins.OpCode.Class() == asm.Jump32Class
 }
 
 // SampledText reports whether the sampled values of a test are strings: the result of strncmp() says less than what it
@@ -574,52 +601,58 @@ func compares(op string, jump asm.JumpOp) bool {
 // symbolOf returns the ELF symbol of a map of the script.
 func (c *covering) symbolOf(name string) string { return c.Symbols[name] }
 
-// addEnding makes the edge of a branch lead to an ending; false if there is no counter for it.
-func (c *covering) addEnding(i int, s ending) bool {
-	at, ok := c.endingAt[s]
-	if !ok {
-		word, ok := c.Index(s.counter)
-		if !ok {
-			return false
-		}
-		at = Slots(c.endings)
-		c.endingAt[s] = at
-		var p prologue
-		if s.tail != 0 && s.reg != noRegister {
-			s.test = -1 // the tail may use all registers that could have the value
-		}
-		if s.test >= 0 && s.reg != noRegister {
-			p.emit(mov(asm.R7, s.reg))
-		}
-		if c.late {
-			c.address(&p)
-		} else {
-			p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord))
-		}
-		p.add(c.count(asm.R1, asm.R2, word)...)
-		if s.test >= 0 {
-			if c.atomic {
-				p.emit(load(asm.R2, asm.R1, wordOffset(word), asm.DWord))
-			}
-			c.draw(&p, &s)
-		}
-		p.land(p.leaving)
-		if s.tail != 0 {
-			tail, _ := c.ends(s.tail)
-			p.add(tail...)
-		} else {
-			p.emit(movImm(asm.R0, s.result), exit())
-		}
-		c.endings = append(c.endings, p.insns...)
+// addEnding returns the index of the first instruction of an ending, counted from the end of the function; false if there is no
+// counter for it.
+func (c *covering) addEnding(s ending) (int, bool) {
+	if at, ok := c.endingAt[s]; ok {
+		return at, true
 	}
-	c.jumps[i] = at
-	return true
+	word, ok := c.Index(s.counter)
+	if !ok {
+		return 0, false
+	}
+	at := Slots(c.endings)
+	c.endingAt[s] = at
+	var p prologue
+	if s.tail != 0 && s.reg != noRegister {
+		s.test = nil // the tail may use all registers that could have the value
+	}
+	if s.test != nil && s.reg != noRegister {
+		p.emit(mov(asm.R7, s.reg))
+	}
+	c.countAndDraw(&p, &s, word, asm.R7)
+	if s.tail != 0 {
+		tail, _ := c.ends(s.tail)
+		p.add(tail...)
+	} else {
+		p.emit(movImm(asm.R0, s.result), exit())
+	}
+	c.endings = append(c.endings, p.insns...)
+	return at, true
+}
+
+// countAndDraw adds 1 to the word of an ending, and adds the value to the samples if there is a test. Without one it changes r1 and
+// r2 only.
+func (c *covering) countAndDraw(p *prologue, s *ending, word int, value asm.Register) {
+	if c.late {
+		c.address(p)
+	} else {
+		p.emit(load(asm.R1, asm.RFP, c.at, asm.DWord))
+	}
+	p.add(c.count(asm.R1, asm.R2, word)...)
+	if s.test != nil {
+		if c.atomic {
+			p.emit(load(asm.R2, asm.R1, wordOffset(word), asm.DWord))
+		}
+		c.draw(p, s, value)
+		p.land(p.leaving)
+	}
 }
 
 // draw adds the value of a test to the samples: r1 has the address of the counters, r2 the number of times that the test was
-// false on this CPU, and r7 the value, if it was in a register.
-func (c *covering) draw(p *prologue, s *ending) {
-	t := &c.clause.Tests[s.test]
+// false on this CPU, and value what is compared, if it was in a register. It changes r0 to r5.
+func (c *covering) draw(p *prologue, s *ending, value asm.Register) {
+	t := s.test
 	p.emit(jump(asm.JLE, asm.R2, sampleAll, 2), aluImm(asm.And, asm.R2, sampleEvery-1))
 	p.leave(asm.JNE, asm.R2, 0)
 	if c.late {
@@ -685,18 +718,28 @@ func (c *covering) draw(p *prologue, s *ending) {
 			break
 		}
 		if s.half {
-			p.emit(aluImm(asm.LSh, asm.R7, 32), aluImm(asm.RSh, asm.R7, 32))
+			p.emit(aluImm(asm.LSh, value, 32), aluImm(asm.RSh, value, 32))
 		}
-		p.emit(store(asm.R1, 8, asm.R7, asm.DWord))
+		p.emit(store(asm.R1, 8, value, asm.DWord))
 	}
 	p.emit(load(asm.R2, asm.RFP, c.at, asm.DWord))
-	p.add(asm.LoadMapPtr(asm.R1, c.Samples))
+	p.add(c.samples())
 	p.emit(callHelper(asm.FnMapLookupElem), jump(asm.JEq, asm.R0, 0, 3), movImm(asm.R1, 1))
 	p.add(asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 0))
 	p.leave(asm.Ja, 0, 0)
 	p.emit(load(asm.R2, asm.RFP, c.at, asm.DWord), mov(asm.R3, asm.R2), aluImm(asm.Add, asm.R3, SampleKey), set(asm.R3, 0, 1), movImm(asm.R4, 0))
-	p.add(asm.LoadMapPtr(asm.R1, c.Samples))
+	p.add(c.samples())
 	p.emit(callHelper(asm.FnMapUpdateElem))
+}
+
+// ownMap is the key of the specification of a map of the loader, in the metadata of the instruction that loads its address.
+type ownMap struct{}
+
+// samples loads the address of the map of samples into r1.
+func (w *Cover) samples() asm.Instruction {
+	ins := asm.LoadMapPtr(asm.R1, w.Samples)
+	ins.Metadata.Set(ownMap{}, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: SampleKey, ValueSize: 8})
+	return ins
 }
 
 // assemble puts the inserted code in its places.
@@ -718,9 +761,10 @@ func (c *covering) assemble() (asm.Instructions, error) {
 		switch {
 		case c.target[i] >= 0:
 			to = start[c.target[i]]
-			if ending, ok := c.jumps[i]; ok && len(after) == 0 {
+			if ending, ok := c.jumps[i]; ok {
 				to = number + ending
-			} else if ok {
+			}
+			if ending, ok := c.falls[i]; ok {
 				off := number + ending - end - 1
 				if off > maxJump {
 					return nil, ErrNoCover
@@ -746,6 +790,13 @@ func (c *covering) assemble() (asm.Instructions, error) {
 			ins = btf.WithFuncMetadata(ins, nil).WithSymbol("")
 		}
 		out = append(append(append(out, before...), ins), after...)
+	}
+	for i, to := range c.back {
+		off := start[to] - number - Slots(c.endings[:i+1])
+		if off < -maxJump {
+			return nil, ErrNoCover
+		}
+		c.endings[i].Offset = int16(off)
 	}
 	out = append(out, c.endings...)
 	return append(out, c.insns[n:]...), nil

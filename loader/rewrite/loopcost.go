@@ -392,6 +392,9 @@ func (f *loopFunc) constant(i int, reg asm.Register) (int64, bool) {
 // mapOf returns the map in r1 at an instruction; nil if it is not known.
 func (p *loopProgram) mapOf(f *loopFunc, i int) *ebpf.MapSpec {
 	if at := f.setter(i, asm.R1); at >= 0 && f.insns[at].IsLoadFromMap() {
+		if own, ok := f.insns[at].Metadata.Get(ownMap{}).(*ebpf.MapSpec); ok {
+			return own
+		}
 		return p.maps[f.insns[at].Reference()]
 	}
 	return nil

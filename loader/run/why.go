@@ -412,32 +412,17 @@ func (s *session) whyClause(c *why.Clause, m *manifest.Clause, counts map[rewrit
 	}
 	samples := s.loaded.Cover.Samples()
 	for i := range m.Tests {
-		t := &m.Tests[i]
-		out := why.Test{
-			Left: t.Left, Op: t.Op, Right: t.Right, Builtin: t.Builtin, Kind: t.Kind, Size: t.Size, Signed: t.Signed,
-			Number: t.Number, Literal: t.Literal,
-		}
-		if words := counts[rewrite.Counter{Kind: rewrite.False, Clause: m.Number, Line: t.Span.Line, Col: t.Span.Col}]; words != nil {
-			out.False = words[0]
-		}
+		out := why.Test{}
+		whyTest(&out, m.Number, rewrite.False, &m.Tests[i], counts, samples)
 		if never && len(m.Tests) == 1 {
 			out.False = c.Fired
 		}
-		for j := range samples {
-			if x := &samples[j]; x.SampleOf == (load.SampleOf{Clause: m.Number, Test: t.Span}) {
-				v := valueOf(t, x)
-				if k := slices.IndexFunc(out.Seen, func(o why.Value) bool { return o.Text == v.Text }); k >= 0 {
-					out.Seen[k].N += v.N
-				} else {
-					out.Seen = append(out.Seen, v)
-				}
-			}
-		}
-		if (t.Builtin == "pid" || t.Builtin == "tid") && t.Op == "==" && t.Kind == "int" && out.False > 0 {
+		if t := &m.Tests[i]; (t.Builtin == "pid" || t.Builtin == "tid") && t.Op == "==" && t.Kind == "int" && out.False > 0 {
 			out.Process = why.Process(t.Number, t.Builtin == "tid")
 		}
 		c.Tests = append(c.Tests, out)
 	}
+	s.whyBranches(c, m, counts, samples)
 	for i := range m.Reads {
 		r := &m.Reads[i]
 		words := counts[rewrite.Counter{Kind: rewrite.Lookups, Clause: m.Number, Line: r.Span.Line, Col: r.Span.Col}]
@@ -451,6 +436,59 @@ func (s *session) whyClause(c *why.Clause, m *manifest.Clause, counts map[rewrit
 			}
 		}
 		c.Lookups = append(c.Lookups, l)
+	}
+}
+
+// whyTest sets what is known of a test. kind is that of its counter.
+func whyTest(out *why.Test, clause int, kind rewrite.CounterKind, t *manifest.Test, counts map[rewrite.Counter][]uint64, samples []load.Sample) {
+	out.Left, out.Op, out.Right, out.Builtin, out.Kind, out.Size, out.Signed = t.Left, t.Op, t.Right, t.Builtin, t.Kind, t.Size, t.Signed
+	out.Number, out.Literal = t.Number, t.Literal
+	out.False = firstWord(counts, kind, clause, t.Span.Line, t.Span.Col)
+	for j := range samples {
+		if x := &samples[j]; x.SampleOf == (load.SampleOf{Clause: clause, Test: t.Span}) {
+			v := valueOf(t, x)
+			if k := slices.IndexFunc(out.Seen, func(o why.Value) bool { return o.Text == v.Text }); k >= 0 {
+				out.Seen[k].N += v.N
+			} else {
+				out.Seen = append(out.Seen, v)
+			}
+		}
+	}
+}
+
+// firstWord returns the first word of a counter.
+func firstWord(counts map[rewrite.Counter][]uint64, kind rewrite.CounterKind, clause, line, col int) uint64 {
+	if words := counts[rewrite.Counter{Kind: kind, Clause: clause, Line: line, Col: col}]; words != nil {
+		return words[0]
+	}
+	return 0
+}
+
+// whyBranches sets what is known of the if statements and while loops of a clause.
+func (s *session) whyBranches(c *why.Clause, m *manifest.Clause, counts map[rewrite.Counter][]uint64, samples []load.Sample) {
+	c.Effects, c.Branches = m.Effects, make([]why.Branch, len(m.Branches))
+	covered := s.loaded.Cover.Clause(m.Number)
+	for i := range m.Branches {
+		x, b := &m.Branches[i], &c.Branches[i]
+		b.Text, b.Line, b.Outer, b.Effects = "if (", x.Cond.Line, -1, x.Effects
+		if x.Loop {
+			b.Text = "while ("
+		}
+		b.Text += s.sourceOf(&x.Cond) + ")"
+		for j := range i {
+			if x.Cond.Within(&m.Branches[j].Body) {
+				b.Outer = j
+			}
+		}
+		b.Counted = c.Counted && !covered.Uncounted[i]
+		c.Unknown = c.Unknown || !b.Counted
+		b.True = firstWord(counts, rewrite.True, m.Number, x.Cond.Line, x.Cond.Col)
+		b.False = firstWord(counts, rewrite.Not, m.Number, x.Cond.Line, -x.Cond.Col)
+		b.Tests = make([]why.Test, len(x.Tests))
+		for j := range x.Tests {
+			whyTest(&b.Tests[j], m.Number, rewrite.Not, &x.Tests[j], counts, samples)
+			b.False += b.Tests[j].False
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ var Causes = []Cause{
 	{"entry-predicate", true, "the predicate of the clause that stores the elements was never true", "{lookup} found nothing in {n}: the predicate of {entry} (line {line}), which stores {map}, was never true"},
 	{"other-key", true, "the clause that stores the elements ran, and none is ever found", "{lookup} found nothing in {n}, although {entry} (line {line}), which stores {map}, ran {ran}; check that both use the same key"},
 	{"early-return", true, "tests in the body returned each time", "{probe} returned early each of {n}, by the tests in line {line}; check them"},
+	{"branch-false", true, "a map is stored to, or a clause prints, only in bodies of if or while, and their conditions were never true", "{idle}: {if} in line {line} was false {n}{seen}"},
 
 	{"not-attached", false, "an attach point could not be attached", "{probe} is not attached: {error}"},
 	{KprobesOff, false, "debugfs' kprobes/enabled is 0", "{probe} cannot fire: kprobes are disabled on this host; write 1 to {name}"},

@@ -142,6 +142,9 @@ func (f *finder) lookup(l *Lookup) {
 		row, of = "entry-never-fired", l.Stores[0]
 	}
 	for _, s := range l.Stores {
+		if at, lacks := s.lacks(l.Map); lacks && at >= 0 {
+			return // the condition is the cause
+		}
 		switch {
 		case s == f.Clause || !s.Counted:
 			return // it may store them later, or have done so

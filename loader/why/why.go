@@ -43,6 +43,8 @@ type Clause struct {
 	// Predicate is its source.
 	Predicate string
 	Tests     []Test
+	Branches  []Branch
+	Effects   []string // as in manifest.Clause
 	Early     []Early
 	Reads     []Read
 	Lookups   []Lookup
@@ -153,6 +155,9 @@ func (r *Run) Cause() (found *Finding, of *Clause) {
 					return &f, c
 				}
 			}
+			if f := r.idle(c); f != nil && f.Row == Causes[i].Name {
+				return f, c
+			}
 		}
 	}
 	return nil, nil
@@ -221,16 +226,12 @@ func (c *Clause) lines(file string) []string {
 	}
 	if c.Tested {
 		lines = append(lines, fmt.Sprintf("  predicate: true %s, false %s", times(c.Passed()), times(c.False)))
-		for i := range c.Tests {
-			t := &c.Tests[i]
-			if t.False == 0 {
-				continue
-			}
-			text := fmt.Sprintf("    %s was false %s", t, times(t.False))
-			if seen := t.seen(); seen != "" {
-				text += "; seen instead: " + seen
-			}
-			lines = append(lines, text)
+		lines = append(lines, testLines(c.Tests)...)
+	}
+	for i := range c.Branches {
+		if b := &c.Branches[i]; b.True+b.False > 0 {
+			lines = append(lines, fmt.Sprintf("  line %d: %s: true %s, false %s", b.Line, b.Text, times(b.True), times(b.False)))
+			lines = append(lines, testLines(b.Tests)...)
 		}
 	}
 	for _, e := range c.Early {
@@ -248,6 +249,15 @@ func (c *Clause) lines(file string) []string {
 	}
 	for _, d := range c.Dropped {
 		lines = append(lines, fmt.Sprintf("  %s: full, no room for a key %s", d.Map, times(d.N)))
+	}
+	return lines
+}
+
+func testLines(tests []Test) (lines []string) {
+	for i := range tests {
+		if t := &tests[i]; t.False > 0 {
+			lines = append(lines, "    "+t.text())
+		}
 	}
 	return lines
 }
@@ -311,6 +321,13 @@ func (r *Run) Withhold(signed bool) {
 			c.Tests[i].Process = Fact{}
 			if signed {
 				c.Tests[i].Seen = nil
+			}
+		}
+		for i := range c.Branches {
+			for j := range c.Branches[i].Tests {
+				if signed {
+					c.Branches[i].Tests[j].Seen = nil
+				}
 			}
 		}
 		for i := range c.Reads {

@@ -32,6 +32,15 @@ func reading(r Read) *Clause {
 	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: 812, Reads: []Read{r}}
 }
 
+// branched returns a clause that stores to @big in an if whose condition was never true.
+func branched(prints bool) *Clause {
+	b := Branch{Text: "if (args.ret > 4096)", Line: 3, Outer: -1, Counted: true, False: 812, Tests: []Test{{Left: "args.ret", Op: ">", Right: "4096", False: 812, Seen: []Value{{Text: "512", N: 800}}}}}
+	if b.Effects = []string{"@big"}; prints {
+		b.Effects = []string{"print"}
+	}
+	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Fired: 812, Branches: []Branch{b}}
+}
+
 func silent(f Fact) *Clause {
 	return &Clause{Probe: "kprobe:f", Line: 1, Sites: 1, Counted: true, Host: []Fact{f}}
 }
@@ -88,6 +97,7 @@ func TestCauses(t *testing.T) {
 		"entry-predicate":   {[]*Clause{exit(entry(5, 5))}, "@start[tid] found nothing in 812 lookups: the predicate of kprobe:f (line 1), which stores @start, was never true"},
 		"other-key":         {[]*Clause{exit(entry(812, 0))}, "@start[tid] found nothing in 812 lookups, although kprobe:f (line 1), which stores @start, ran 812 times; check that both use the same key"},
 		"early-return":      {[]*Clause{{Probe: "kprobe:f", Counted: true, Fired: 812, Early: []Early{{3, 800}, {5, 12}}}}, "kprobe:f returned early each of 812 times, by the tests in line 3, 5; check them"},
+		"branch-false":      {[]*Clause{branched(false)}, "nothing was stored in @big: if (args.ret > 4096) in line 3 was false 812 times; seen instead: 512 (800)"},
 		"not-attached":      {[]*Clause{{Probe: "kprobe:nf:f", Error: "module nf is not loaded"}}, "kprobe:nf:f is not attached: module nf is not loaded"},
 		KprobesOff:          {[]*Clause{silent(of(KprobesOff))}, "kprobe:f cannot fire: kprobes are disabled on this host; write 1 to /lib/x.so"},
 		FtraceOff:           {[]*Clause{silent(of(FtraceOff))}, "kprobe:f cannot fire: function tracing is disabled on this host; run sysctl kernel.ftrace_enabled=1"},
@@ -478,5 +488,66 @@ func TestCommand(t *testing.T) {
 	want := "uprobe:x:f does not fire now: no process has mapped x now; start a program that uses it, or probe the file that the program uses (/proc/PID/maps)"
 	if got := (&Fact{Row: Unmapped, Name: "x"}).Sentence("uprobe:x:f"); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestBranches checks when a condition that was never true is a cause: only if nothing else stores to the map, or prints.
+func TestBranches(t *testing.T) {
+	const big = "nothing was stored in @big: if (args.ret > 4096) in line 3 was false 812 times; seen instead: 512 (800)"
+	// nested returns a clause with an if inside that of branched; its condition was true and false that often.
+	nested := func(isTrue, isFalse uint64) *Clause {
+		c := branched(false)
+		c.Branches = append(c.Branches, Branch{Text: "if (pid == 3)", Line: 4, Counted: true, True: isTrue, False: isFalse, Effects: []string{"@deep"}})
+		c.Branches[0].Effects = nil
+		return c
+	}
+	start := branched(false)
+	start.Branches[0].Effects = []string{"@start"}
+	two := branched(false)
+	two.Branches[0].Text, two.Branches[0].Tests = "if (a && b == 7)", []Test{{Left: "a", False: 2}, {Left: "b", Op: "==", Right: "7", False: 810, Seen: []Value{{Text: "8", N: 64}}}}
+	for _, test := range []struct {
+		name    string
+		clauses []*Clause
+		change  func(c *Clause)
+		want    string
+	}{
+		{"never true", []*Clause{branched(false)}, nil, big},
+		{"once true", []*Clause{branched(false)}, func(c *Clause) { c.Branches[0].True = 1 }, ""},
+		{"not counted", []*Clause{branched(false)}, func(c *Clause) { c.Branches[0].Counted = false }, ""},
+		{"stored to outside", []*Clause{branched(false)}, func(c *Clause) { c.Effects = []string{"@big"} }, ""},
+		{"stored to by another clause", []*Clause{branched(false), {Counted: true, Fired: 1, Effects: []string{"@big"}}}, nil, ""},
+		{"that is not counted", []*Clause{branched(false), {Effects: []string{"@big"}}}, nil, ""},
+		{"that did not fire", []*Clause{branched(false), {Counted: true, Effects: []string{"@big"}}}, nil, big},
+		{"two conditions", []*Clause{branched(false), branched(false)}, nil, big},
+		{"one of which was true", []*Clause{branched(false), branched(false)}, func(c *Clause) { c.Branches[0].True = 5 }, ""},
+		{"prints", []*Clause{branched(true)}, nil, strings.Replace(big, "nothing was stored in @big", "the clause printed nothing", 1)},
+		{"in begin", []*Clause{branched(true)}, func(c *Clause) { c.Own = true }, ""},
+		{"in interval", []*Clause{branched(true)}, func(c *Clause) { c.Timer = true }, ""},
+		{"for a lookup", []*Clause{exit(start), start}, nil, strings.Replace(big, "@big", "@start", 1)},
+		{"prints outside", []*Clause{branched(true)}, func(c *Clause) { c.Effects = []string{"print"} }, ""},
+		{"around another", []*Clause{nested(0, 0)}, nil, strings.Replace(big, "@big", "@deep", 1)},
+		{"inside another", []*Clause{nested(0, 7)}, func(c *Clause) { c.Branches[0].True = 7 }, "nothing was stored in @deep: if (pid == 3) in line 4 was false 7 times"},
+		{"inside, true", []*Clause{nested(1, 7)}, func(c *Clause) { c.Branches[0].True = 8 }, ""},
+		{"operands", []*Clause{two}, nil, "nothing was stored in @big: if (a && b == 7) in line 3 was false 812 times; b == 7 was false 810 times; seen instead: 8 (64)"},
+	} {
+		if test.change != nil {
+			test.change(test.clauses[len(test.clauses)-1])
+		}
+		r := &Run{Clauses: test.clauses}
+		if got, _ := r.First(); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+	r := &Run{Clauses: []*Clause{branched(false)}}
+	if text := strings.Join(r.Text("x.bt"), "\n"); !strings.Contains(text, "\n  line 3: if (args.ret > 4096): true 0 times, false 812 times\n    args.ret > 4096 was false 812 times; seen instead: 512 (800)\n") {
+		t.Error(text)
+	}
+	r.Withhold(true)
+	if got, _ := r.First(); strings.Contains(got, "512") {
+		t.Errorf("a value is shown under a policy: %s", got)
+	}
+	r.Clauses[0].Branches, r.Clauses[0].Unknown = nil, true
+	if text := strings.Join(r.Text("x.bt"), "\n"); !strings.Contains(text, "no cause found; not everything could be counted of the clauses in line 1") {
+		t.Error(text)
 	}
 }

@@ -150,3 +150,51 @@ func loadedWith(t *testing.T, name, fifo string, cmd *exec.Cmd) (instructions []
 	slices.Sort(instructions)
 	return instructions, maps
 }
+
+// TestWhyCounts checks that the counts of btrun --why are exact: those of programs that nothing interrupts, and the atomic ones of
+// uprobes.
+func TestWhyCounts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: not root: bpf(2) is not allowed")
+	}
+	b := buildPrograms(t, runtime.GOARCH)
+	if err := stripped.Build(b.dir, "btc/cmd/btrun"); err != nil {
+		t.Fatal(err)
+	}
+	b.compileScript(t, `
+tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork" && args.offset < 6/ { @a = count(); }
+tracepoint:syscalls:sys_enter_lseek /comm == "loaderwork"/ {
+	if (args.offset > 8 || args.whence == 7) { @b = count(); } else if (args.offset == 8) { @c[tid] = 1; }
+	$i = 0;
+	while ($i < 3) { if (args.offset + $i == 13) { @d = count(); } if (comm == "nobody") { @e[comm] = count(); } $i++; }
+	if (args.whence == 5) { @f = count(); printf("%d\n", args.whence); }
+}
+uprobe:WORK:main.step { if (pid != 1) { @g = count(); } if ((pid & 0) == 1 || pid == 1) { @h = count(); } }
+`, b.path("counts.o"))
+	out, err := exec.Command(b.path("btrun"), "--why", "-c", b.path(workload), b.path("counts.o")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"  predicate: true 2,400 times, false ",
+		"    args.offset < 6 was false 2,400 times; seen instead: ",
+		"  line 4: if (args.offset > 8 || args.whence == 7): true 1,200 times, false 3,600 times\n",
+		"    args.whence == 7 was false 3,600 times; seen instead: 0 (",
+		"  line 4: if (args.offset == 8): true 400 times, false 3,200 times\n",
+		"  line 6: while ($i < 3): true 14,400 times, false 4,800 times\n",
+		"  line 6: if (args.offset + $i == 13): true 400 times, false 14,000 times\n",
+		"  line 6: if (comm == \"nobody\"): true 0 times, false 14,400 times\n",
+		fmt.Sprintf("    comm == \"nobody\" was false 14,400 times; seen instead: %q (", workload),
+		"  line 7: if (args.whence == 5): true 0 times, false 4,800 times\n",
+		": attached to 1 site, fired 4,800 times\n",
+		"  line 9: if (pid != 1): true 4,800 times, false 0 times\n",
+		"nothing was stored in @e: if (comm == \"nobody\") in line 6 was false 14,400 times; seen instead: ",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
