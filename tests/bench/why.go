@@ -64,7 +64,7 @@ func (b *bench) why() error {
 			event, drawn = append(event, later), append(drawn, first-later)
 		}
 		a.add(only(c.name, "ns", event...))
-		if strings.HasPrefix(c.name, "predicate, false") {
+		if strings.Contains(c.name, ", false, ") {
 			a.add(only(c.name+": a value that is drawn", "ns", drawn...))
 		}
 	}
