@@ -33,9 +33,9 @@ type condEdge struct {
 	branch   *manifest.Branch
 }
 
-// leaving returns the edges that leave the code of a condition: that up to its jumps. The condition is true on those from which
-// code of the body can be reached before that of the condition. Code that can be reached without the condition says nothing: it
-// is shared with other statements, or was moved out of the body. It is false if it is not known where the condition is decided.
+// leaving returns the edges that leave the code of a condition: that up to its jumps. The condition is true on those that lead to
+// the beginning of the body. It is false if it is not known where the condition is decided, or if code of the body can be reached
+// without it: that is shared with other statements, or was moved out of the body.
 func (c *covering) leaving(b *manifest.Branch) (all []condEdge, ok bool) {
 	at, body := c.within(&b.Cond), c.within(&b.Body)
 	cond := make([]bool, len(c.next))
@@ -56,9 +56,16 @@ func (c *covering) leaving(b *manifest.Branch) (all []condEdge, ok bool) {
 			work = append(work, c.next[i], c.target[i])
 		}
 	}
-	to := make([]bool, len(c.next))
-	for i := range to {
-		to[i] = body[i] && !outside[i] && !c.idle(i)
+	to := make([]bool, len(c.next)) // the body's first instructions can be reached
+	for i := range cond {
+		for _, v := range []int{c.next[i], c.target[i]} {
+			if v = c.enters(v, &b.Cond, body); cond[i] && v >= 0 {
+				if outside[v] {
+					return nil, false
+				}
+				to[v] = true
+			}
+		}
 	}
 	c.reaching(to, cond)
 	yes, no := false, false
@@ -67,7 +74,7 @@ func (c *covering) leaving(b *manifest.Branch) (all []condEdge, ok bool) {
 			if !cond[i] || v < 0 || v < len(cond) && cond[v] {
 				continue
 			}
-			if v >= len(cond) || to[v] && !c.enters(v, &b.Cond, body) {
+			if v >= len(cond) || to[v] && c.enters(v, &b.Cond, body) < 0 {
 				return nil, false // something else decides
 			}
 			all = append(all, condEdge{i, v, to[v], b})
@@ -100,18 +107,21 @@ func (c *covering) reaching(set, stop []bool) {
 	}
 }
 
-// enters reports whether code begins with that of a body, after the rest of the condition, which moves registers.
-func (c *covering) enters(i int, cond *manifest.Span, body []bool) bool {
+// enters returns the first instruction of a body that code begins with, after the rest of the condition, which moves registers; -1
+// if it begins with something else.
+func (c *covering) enters(i int, cond *manifest.Span, body []bool) int {
 	for range c.next {
 		switch {
-		case i < 0 || i >= len(c.next) || body[i]:
-			return i >= 0 && i < len(c.next)
+		case i < 0 || i >= len(c.next):
+			return -1
+		case body[i] && !c.idle(i):
+			return i
 		case c.target[i] >= 0 || !c.gone[i] && !c.lines[i].in(cond):
-			return false
+			return -1
 		}
 		i = c.next[i]
 	}
-	return false
+	return -1
 }
 
 // countEdge inserts code on an edge, which leaves the registers that are live after it as they are.
