@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,10 +44,12 @@ type Report struct {
 
 	// Top prints only this many elements of each map, those with the largest values; 0: all. Sort
 	// is the order of the elements: ascending or descending by value, or key; "": ascending, or descending
-	// with Top. Summary prints a line of quantiles below each histogram.
+	// with Top. Summary prints a line of quantiles below each histogram. Rate prints, with Every, the rate per second since
+	// the snapshot before beside count(), sum() and histograms.
 	Top     int
 	Sort    string
 	Summary bool
+	Rate    bool
 
 	// Names shows a container's name with the ID of a cgroup in keys.
 	Names bool
@@ -72,6 +75,8 @@ type Report struct {
 	// Live, on a terminal and with Every, redraws the maps in place below the output instead of printing them
 	// again. A program that exits without Close calls RestoreTerminal first.
 	Live bool
+	// Keys is the terminal whose keys control Live; nil: none do. It is restored when the session ends.
+	Keys *os.File
 	// Blocks adds sparklines and heat maps to Live, with the block characters of Unicode; ColorBlocks colors the heat maps.
 	Blocks, ColorBlocks bool
 

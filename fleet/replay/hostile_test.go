@@ -41,7 +41,7 @@ func TestHostile(t *testing.T) {
 	for _, tc := range []struct{ old, new, out, err string }{
 		{`"version": 2`, `"version": 9`, "", "r.jsonl:1: json2 of version 9"},
 		{`"schema":"btc/1"`, `"schema":"x"`, "", "r.jsonl:1: its manifest: "},
-		{`{"type": "head"`, `{"type": "map"`, "\n", "r.jsonl:2: map \"a\": no map has the shape"},
+		{`{"type": "head"`, `{"type": "map"`, "\n09:00:00\n", "r.jsonl:2: map \"a\": no map has the shape"},
 		{`"args": ["sh", 8]`, `"args": ["sh", "x"]`, "bash 7\n", `r.jsonl:3: "\"x\"" is not an integer`},
 		{`"args": ["sh", 8]`, `"args": ["sh", 8, 9]`, "bash 7\n", "r.jsonl:3: too many arguments"},
 		{`"event": 0, "data": "sh`, `"event": 7, "data": "sh`, "bash 7\n", `r.jsonl:3: an event "7" that the object does not have`},
@@ -89,7 +89,7 @@ func TestPieces(t *testing.T) {
 	}
 	lines := strings.SplitAfter(small, "\n")
 	out, _, err := replayText(lines[0]+strings.Join(lines[4:], ""), Options{})
-	if !strings.HasPrefix(out, "\n@[3]: 1\n@[4]: 2\n@h:") || err != nil {
+	if !strings.HasPrefix(out, "\n10:00:05\n@[3]: 1\n@[4]: 2\n@h:") || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}
 	// The maps of a snapshot before --from are not those of a later one.

@@ -458,7 +458,7 @@ func (p *player) head(text []byte, line gjson.Result) error {
 	}
 	p.begin(&output.Run{
 		Object: line.Get("name").String(), Host: line.Get("host").String(), Arch: line.Get("arch").String(),
-		MaxSeries: int(line.Get("max_series").Int()), Buckets: buckets, Started: started,
+		MaxSeries: int(line.Get("max_series").Int()), Rate: line.Get("rate").Bool(), Buckets: buckets, Started: started,
 	}, env)
 	p.sink = p.opts.Format.New(p.run)
 	if p.merged && p.opts.Format == &output.Text {

@@ -144,7 +144,7 @@ type written struct{ out, err, rec strings.Builder }
 
 func record(m *manifest.Manifest, f *output.Format, report func(*output.Run, output.Sink)) *written {
 	w := &written{}
-	r := &output.Run{Manifest: m, Env: env(f), Object: "reads", Host: "vm", Started: time.Unix(1700000000, 5)}
+	r := &output.Run{Manifest: m, Env: env(f), Object: "reads", Host: "vm", Started: time.Unix(1700000000, 5), Rate: true}
 	r.Out = output.NewWriter("line", func(b []byte, _ bool) []byte { w.out.Write(b); return b[:0] })
 	r.Message = func(line string) { w.err.WriteString(line + "\n") }
 	r.MessageNow = r.Message
@@ -283,6 +283,15 @@ var reports = map[string]func(r *output.Run, s output.Sink){
 		r.At = time.Unix(1700000001, 5)
 		s.Snapshot(all)
 		s.Snapshot(func(func(*output.Map)) {})
+		s.Snapshot(all)
+		r.At = time.Unix(1700000003, 7)
+		s.Snapshot(func(show func(*output.Map)) {
+			for i := range r.Manifest.Maps {
+				m := &r.Manifest.Maps[i]
+				show(&output.Map{Map: m, Elements: elements(m, i), Top: render.Top{Order: render.Descending, Keep: 1}})
+			}
+		})
+		r.At = time.Unix(1700000004, 9)
 		s.Snapshot(all)
 		s.End(all)
 	},

@@ -95,6 +95,16 @@ func (m *Manifest) Map(name string) *Map {
 	return nil
 }
 
+// Resets reports whether the script clears a map, or sets its values to zero.
+func (m *Manifest) Resets(x *Map) bool {
+	for i := range m.Events {
+		if e := &m.Events[i]; e.Map == x.Name && (e.Kind == "clear" || e.Kind == "zero") {
+			return true
+		}
+	}
+	return false
+}
+
 // MapSymbol returns the ELF symbol of the map that the manifest calls name: name itself where it
 // names no such map.
 func (m *Manifest) MapSymbol(name string) string {

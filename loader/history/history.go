@@ -79,16 +79,6 @@ func isRate(m *manifest.Map) bool {
 	return m.Shape == "count" || m.Shape == "sum" || isHistogram(m)
 }
 
-// clears reports whether the script clears a map, or sets its values to zero: then they are those of an interval already.
-func (h *History) clears(m *manifest.Map) bool {
-	for i := range h.manifest.Events {
-		if e := &h.manifest.Events[i]; e.Map == m.Name && (e.Kind == "clear" || e.Kind == "zero") {
-			return true
-		}
-	}
-	return false
-}
-
 func isHistogram(m *manifest.Map) bool { return m.Shape == "hist" || m.Shape == "lhist" }
 
 // isNumber reports whether the elements of a map are numbers.
@@ -119,7 +109,7 @@ func (h *History) Add(at time.Time, m *manifest.Map, elems []render.Element) {
 			t = &track{values: make([][]float32, 1)}
 			h.tracks[name] = t
 		}
-		t.add(at, m, el, isRate(m) && !h.clears(m))
+		t.add(at, m, el, isRate(m) && !h.manifest.Resets(m))
 	}
 }
 

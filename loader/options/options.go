@@ -160,6 +160,8 @@ func (v *Values) Table() option.Table {
 		{Name: "sort", Value: "ORDER", Group: writing, Choices: option.Choices("ascending", "descending", "key"), To: &v.Sort, Help: "order of the elements of maps: ascending or descending by value, or by key; default: ascending"},
 		{Name: "summary", Group: writing, To: &v.Summary,
 			Help: "print the number of values, their average and quantiles below each histogram"},
+		{Name: "rate", Group: writing, To: &v.Rate,
+			Help: "with --every, print the rate per second since the last time beside what count(), sum() and histograms have counted"},
 		{Name: "names", Group: writing, To: &v.Names,
 			Help: "in keys of maps, print the name of the container after the ID of a cgroup (builtin cgroup)"},
 		color.Option(&v.When).In(writing),
@@ -411,6 +413,9 @@ func (v *Values) Check() error {
 	}
 	if v.Wait && len(v.Containers)+len(v.Pods) == 0 {
 		return errors.New("--wait needs --container or --pod")
+	}
+	if v.Rate && v.Every == 0 {
+		return errors.New("--rate is for what --every shows: name an interval, such as --every 1s")
 	}
 	if v.Rotate != "" && v.Output == "" && v.Record == "" {
 		return errors.New("--rotate needs a file: name it with -o or --record")

@@ -4,6 +4,7 @@ package options
 
 import (
 	"io"
+	"os"
 	"time"
 
 	"btc/loader/permit"
@@ -75,6 +76,7 @@ type Report struct {
 	Top     int
 	Sort    string
 	Summary bool
+	Rate    bool
 
 	Names bool
 
@@ -87,6 +89,7 @@ type Report struct {
 	Raw            bool
 	Color          bool
 	Live           bool
+	Keys           *os.File
 
 	Blocks, ColorBlocks bool
 

@@ -38,7 +38,7 @@ func (r *Run) AppendHead(dst []byte, h *Head) []byte {
 	text("object", r.Manifest.Object.SHA256)
 	text("name", r.Object)
 	text("format", h.Format)
-	dst = fmt.Appendf(dst, `, "names": %v, "summary": %v, "max_series": %d`, r.Env.Names, h.Top.Summary, r.MaxSeries)
+	dst = fmt.Appendf(dst, `, "names": %v, "summary": %v, "rate": %v, "max_series": %d`, r.Env.Names, h.Top.Summary, r.Rate, r.MaxSeries)
 	if buckets := r.Buckets.String(); buckets != "" {
 		text("buckets", buckets)
 	}

@@ -87,6 +87,8 @@ type Run struct {
 	// Message writes a line to the error output, after all that was written to Out before;
 	// MessageNow does so at once.
 	Message, MessageNow func(text string)
+	// Rate is whether snapshots have rates.
+	Rate bool
 	// Post runs a job with at most size bytes of output after everything reported before by either sink, in order.
 	// Until then the job counts as pending output.
 	Post func(size int, job func())

@@ -19,6 +19,7 @@ var Text = Format{Name: "text", New: func(r *Run) Sink { return &text{Run: r} }}
 
 type text struct {
 	*Run
+	rates  render.Rates
 	mode   string   // mode of the trials
 	trials []string // their names
 	failed []string // names of the failed ones
@@ -214,10 +215,23 @@ func (t *text) EndTrials() {
 	t.Out.Write(b)
 }
 
-// Snapshot begins with an empty line, which separates it from the one before.
+// Snapshot begins with an empty line, which separates it from the one before, and the time.
 func (t *text) Snapshot(maps func(show func(*Map))) {
-	t.Out.Write(t.covered([]byte("\n")))
-	maps(t.Map)
+	at := orNow(t.At)
+	t.rates.Next(at)
+	if t.Env.Local != nil {
+		at = t.Env.Local(at)
+	}
+	t.Out.Write(t.covered([]byte("\n" + at.Format(clock) + "\n")))
+	maps(func(x *Map) {
+		if t.Rate {
+			own := *x
+			own.Elements = render.Ordered(x.Map, x.Elements, x.Top)
+			own.Top.Rate = t.rates.Of(t.Manifest, x.Map, own.Elements, x.Top.Keep == 0 || len(own.Elements) < x.Top.Keep)
+			x = &own
+		}
+		t.Map(x)
+	})
 }
 
 func (t *text) End(maps func(show func(*Map))) {

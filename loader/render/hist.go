@@ -3,6 +3,7 @@
 package render
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -16,9 +17,13 @@ const (
 	barWidth   = 52
 )
 
+// RowWidth is the width of a histogram's row without its bar.
+const RowWidth = labelWidth + countWidth + 3
+
 // appendRows appends a row for each bucket from the first to the last that is
-// not empty; bucket 0 has no lower bound.
-func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, full func(dst []byte) []byte) []byte {
+// not empty; bucket 0 has no lower bound. The bars have bar columns; 0: as the language prints them.
+func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, bar int, full func(dst []byte) []byte) []byte {
+	bar = cmp.Or(bar, barWidth)
 	buckets := el.Buckets
 	first, last, most := -1, -1, uint64(0)
 	for i, c := range buckets {
@@ -43,11 +48,11 @@ func appendRows(dst []byte, b aggregate.Buckets, el *Element, div uint64, full f
 		from := len(dst)
 		if most > 0 {
 			// Single precision, as the language's own output computes it.
-			for range int(float32(buckets[i]/div) / float32(most) * barWidth) {
+			for range int(float32(buckets[i]/div) / float32(most) * float32(bar)) {
 				dst = append(dst, '@')
 			}
 		}
-		dst = full(append(pad(dst, from, barWidth, false), "|\n"...))
+		dst = full(append(pad(dst, from, bar, false), "|\n"...))
 	}
 	return dst
 }

@@ -17,6 +17,9 @@ type Top struct {
 	Div     uint32 // divide values by it; 0: by 1
 	Order   string // Ascending and "": as the language sorts; Descending, ByKey
 	Summary bool   // a line with the quantiles below each histogram
+	Bar     int    // columns of the bars of histograms; 0: as the language prints them
+	// Rate, if it is not nil, appends the rate of an element; see Rates.
+	Rate func(dst []byte, el *Element) []byte
 }
 
 // The orders in which elements are printed.
@@ -95,21 +98,25 @@ func appendKey(dst []byte, env *format.Env, l *manifest.Layout, key []byte) []by
 
 func appendElement(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top,
 	full func(dst []byte) []byte) []byte {
-	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
-		dst = append(dst, ":\n"...)
-	} else {
-		dst = append(dst, ": "...)
+	rate := top.Rate
+	if rate == nil {
+		rate = func(dst []byte, _ *Element) []byte { return dst }
 	}
-	dst = appendValue(dst, env, m, el, max(top.Div, 1), full)
+	if m.Shape == "hist" || m.Shape == "lhist" || m.Shape == "tseries" {
+		dst = append(rate(append(dst, ':'), el), '\n')
+		dst = appendValue(dst, env, m, el, top, full)
+	} else {
+		dst = rate(appendValue(append(dst, ": "...), env, m, el, top, full), el)
+	}
 	if top.Summary && (m.Shape == "hist" || m.Shape == "lhist") {
 		dst = appendSummary(dst, m, el)
 	}
 	return append(dst, '\n')
 }
 
-func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div uint32,
+func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, top Top,
 	full func(dst []byte) []byte) []byte {
-	isSigned := m.Signed()
+	isSigned, div := m.Signed(), max(top.Div, 1)
 	switch m.Shape {
 	case "plain":
 		b := el.Bytes
@@ -126,9 +133,9 @@ func appendValue(dst []byte, env *format.Env, m *manifest.Map, el *Element, div 
 		dst = format.AppendInt(append(dst, ", .total = "...), el.Value, isSigned)
 		return append(dst, " }"...)
 	case "hist":
-		return appendRows(dst, m.Buckets(), el, uint64(div), full)
+		return appendRows(dst, m.Buckets(), el, uint64(div), top.Bar, full)
 	case "lhist":
-		return appendRows(dst, m.Buckets(), el, 1, full)
+		return appendRows(dst, m.Buckets(), el, 1, top.Bar, full)
 	case "tseries":
 		return appendSeries(dst, env, m, el, full)
 	}

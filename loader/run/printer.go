@@ -38,6 +38,7 @@ type printer struct {
 	ended  chan struct{}
 
 	failed  atomic.Bool // err is set
+	writing atomic.Bool // the output has not yet accepted a text
 	blocked atomic.Bool // the reader waits for room
 	wake    func()      // ends the reader's wait
 }
@@ -204,7 +205,10 @@ func (p *printer) write(text []byte) {
 	if p.failed.Load() || len(text) == 0 {
 		return
 	}
-	if _, err := p.w.Write(text); err != nil {
+	p.writing.Store(true)
+	_, err := p.w.Write(text)
+	p.writing.Store(false)
+	if err != nil {
 		p.mu.Lock()
 		p.fail(err)
 		p.mu.Unlock()

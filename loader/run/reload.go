@@ -140,7 +140,7 @@ func successor(old *session, opts Options, o *object.Object, args []string, para
 	opts.Out, opts.Err, opts.Sink, opts.Getenv = old.opts.Out, old.opts.Err, old.opts.Sink, old.opts.Getenv
 	s := &session{manifest: o.Manifest, text: o.Text, opts: opts, end: old.end}
 	s.gate, s.number, s.before = old.gate, old.number+1, old
-	s.msg.screen, s.drawn = old.msg.screen, old.drawn
+	s.msg.screen, s.view = old.msg.screen, old.view
 	s.connect()
 	err := s.prepare(o)
 	if err == nil {

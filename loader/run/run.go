@@ -28,7 +28,6 @@ import (
 	"btc/loader/attach"
 	"btc/loader/diag"
 	"btc/loader/filter"
-	"btc/loader/history"
 	"btc/loader/host"
 	"btc/loader/load"
 	"btc/loader/object"
@@ -41,6 +40,7 @@ import (
 	"btc/loader/run/budget"
 	"btc/loader/run/child"
 	"btc/loader/run/tty"
+	"btc/loader/run/view"
 	"btc/loader/sites"
 )
 
@@ -105,8 +105,8 @@ type session struct {
 	front, back *writer
 	signers     []signature.Signer
 	snapshots   snapshots
-	drawn       *history.History // of the live view; nil: none
-	rec         *recording       // nil: none
+	view        *view.View // nil: no live view
+	rec         *recording // nil: none
 	started     time.Time
 	failed      error  // why the events could not be read to the end
 	text        []byte // the JSON of the manifest
@@ -552,6 +552,7 @@ func (s *session) finish() (int, error) {
 	if s.opts.Process != nil && s.opts.Process.Ending != nil {
 		s.opts.Process.Ending()
 	}
+	s.view.Close()
 	s.front.later(0, manifest.Pos{}, func(*writer) { s.msg.screen.Leave() })
 	s.holdFacts()
 	s.links.detach()
@@ -591,6 +592,7 @@ func (s *session) finish() (int, error) {
 }
 
 func (s *session) close() {
+	s.view.Close()
 	s.stopPrinter()
 	s.reasons.endLook()
 	s.links.detach()

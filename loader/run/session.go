@@ -14,13 +14,13 @@ import (
 	"btc/internal/manifest"
 	"btc/internal/probe"
 	"btc/loader/format"
-	"btc/loader/history"
 	"btc/loader/object"
 	"btc/loader/options"
 	"btc/loader/output"
 	"btc/loader/render"
 	"btc/loader/run/keep"
 	"btc/loader/run/tty"
+	"btc/loader/run/view"
 	"btc/loader/symbols"
 )
 
@@ -56,7 +56,7 @@ func Load(o *object.Object, opts Options) (*Session, error) {
 	}
 	if s.opts.Live {
 		s.msg.screen = tty.New(s.opts.Out, s.opts.ColorBlocks)
-		s.drawn = history.New(s.opts.Blocks)
+		s.view = view.New(s.msg.screen, s.opts.Every, s.opts.Sort, s.opts.Rate, s.opts.Blocks)
 		s.opts.Out, s.opts.Err = s.msg.screen, s.msg.screen.Messages(s.opts.Err)
 	}
 	if s.opts.Getenv == nil {
@@ -117,6 +117,7 @@ func (x *Session) Attach() error {
 	s.dropPrivileges()
 	s.progress.Stop()
 	s.announce()
+	x.listen()
 	return nil
 }
 
@@ -169,7 +170,10 @@ func (x *Session) Snapshot() {
 }
 
 // Abandon restores the terminal if a run is not ended properly.
-func (x *Session) Abandon() { x.s().msg.screen.Leave() }
+func (x *Session) Abandon() {
+	x.s().view.Close()
+	x.s().msg.screen.Leave()
+}
 
 // HasSelf reports whether the script has self probes, which RunSelf runs.
 func (x *Session) HasSelf() bool { return hasKind(x.s().expansion, probe.Self) }

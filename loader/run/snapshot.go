@@ -19,6 +19,7 @@ type snapshots struct {
 	pending   atomic.Bool // a snapshot is being written
 	requested atomic.Bool // a snapshot was requested
 	skipped   int         // skipped since the last warning
+	slow      bool        // one of them because the output did not accept what was written
 	warned    time.Time   // when that was
 	told      time.Time   // when it was last reported that a document could not be written
 }
@@ -59,9 +60,13 @@ func (c *snapshots) skipWarning(now time.Time, final bool) string {
 	if c.skipped == 1 {
 		what = " snapshot was"
 	}
-	what = strconv.Itoa(c.skipped) + what
-	c.skipped, c.warned = 0, now
-	return "WARNING: " + what + " skipped, because the one before was still being written: the output is slow, or the CPU is busy"
+	what = "WARNING: " + strconv.Itoa(c.skipped) + what + " skipped: "
+	slow := c.slow
+	c.skipped, c.slow, c.warned = 0, false, now
+	if slow {
+		return what + "the output does not accept what is written in time"
+	}
+	return what + "the one before was still being made; the CPU is busy, or the maps are too large for this interval"
 }
 
 // warnSkipped warns of skipped snapshots.
@@ -80,6 +85,7 @@ func (s *session) snapshot(now time.Time) {
 	}
 	if c.pending.Swap(true) {
 		c.skipped++
+		c.slow = c.slow || s.msg.printer.writing.Load()
 		return
 	}
 	s.warnSkipped(now, false)

@@ -51,7 +51,7 @@ func TestSkipWarning(t *testing.T) {
 			c.skipped++
 		}
 		if text := c.skipWarning(start.Add(time.Duration(i)*300*time.Millisecond), false); text != "" {
-			text, _, _ = strings.Cut(text, ",")
+			text, _, _ = strings.Cut(text, ": the one")
 			got = append(got, text)
 		}
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"btc/internal/blocks"
+	"btc/loader/format"
 	"btc/loader/object"
 	"btc/loader/output"
 	"btc/loader/permit"
 	"btc/loader/render"
+	"btc/loader/run/tty"
 )
 
 // top returns how a map is printed: keep and div are those of print(), and 0 for a map that the run
@@ -22,23 +23,39 @@ func (o *Options) top(keep int, div uint32) render.Top {
 	return render.Top{Keep: keep, Div: div, Order: o.Sort, Summary: o.Summary}
 }
 
-// liveView draws the maps below the output, as many as fit.
-func (w *writer) liveView(maps []*output.Map) {
-	head := fmt.Appendf(nil, "%s   every %v, Ctrl-C ends", w.At.Format("15:04:05"), w.opts.Every)
-	lines := []blocks.Line{{Text: head}}
-	w.drawn.Next(w.manifest)
-	for _, x := range maps {
-		elems := render.Ordered(x.Map, x.Elements, x.Top)
-		w.drawn.Add(w.At, x.Map, elems)
-		lines = append(lines, w.drawn.Lines(w.Env, x.Map, elems, x.Top)...)
+// listen begins to act on keys. Commands of system() read the terminal themselves.
+func (x *Session) listen() {
+	s := x.s()
+	if s.view == nil || s.opts.Keys == nil || !format.IsTerminal(s.opts.Keys) || hasEvent(s.manifest, "system") {
+		return
 	}
+	s.view.Keys = tty.Listen(s.opts.Keys, func(key tty.Key) {
+		if key == 'q' {
+			x.Stop()
+			return
+		}
+		x.mu.RLock()
+		defer x.mu.RUnlock()
+		s := x.s()
+		s.msg.queue(func() {
+			if s.view.Press(key, s.back.Env) {
+				s.back.Out.Flush(true)
+				s.view.Draw(s.back.Env)
+			}
+		}, 0)
+	}, s.msg.screen.Show)
+}
+
+// liveView draws the maps of a snapshot below the output.
+func (w *writer) liveView(maps []*output.Map) {
+	w.view.Add(w.At, w.manifest, maps)
 	output.RecordSnapshot(w.sink, func(show func(*output.Map)) {
 		for _, x := range maps {
 			show(x)
 		}
 	})
 	w.Out.Flush(true)
-	w.msg.screen.Paint(lines) // a write error also fails every later write
+	w.view.Draw(w.Env)
 }
 
 // largeMap is the size from which on a map causes a warning, in bytes.

@@ -58,7 +58,7 @@ func (s *session) facts() *output.Run {
 	buckets, _ := aggregate.ParseRange(s.opts.Buckets) // which was checked
 	return &output.Run{
 		Manifest: s.manifest, Env: s.env(), Frames: s.maps.frames,
-		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Buckets: buckets, Map: s.opts.Map, Started: s.started,
+		Object: s.opts.Object, Host: hostName(), MaxSeries: s.opts.MaxSeries, Buckets: buckets, Map: s.opts.Map, Rate: s.opts.Rate, Started: s.started,
 		Losses: s.losses.counts, Detachments: s.budget.Detachments, Costs: s.budget.Costs,
 	}
 }

@@ -97,7 +97,7 @@ func (w *terminal) history(args ...string) string { return w.screen(append(args,
 func (w *terminal) until(pattern string, args ...string) string {
 	w.t.Helper()
 	re := regexp.MustCompile(pattern)
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		text := w.history(args...)
 		if re.MatchString(text) {
 			return text
@@ -129,9 +129,9 @@ interval:ms:310 { errorf("a message\n"); }
 end { printf("the last line\n"); }
 `)
 	w.types("btc run --no-warnings --top 2 --every 100ms live.bt")
-	view := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d   every 100ms, Ctrl-C ends\n@busy\[\d\]: \d+[ ▁-█]*\n@busy\[\d\]: \d+[ ▁-█]*\n\n*@n: \d+[ ▁-█]*\n`)
+	view := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d   every 100ms, q: end, h: help\n@busy\[\d\]: \d+[ ▁-█]*\n@busy\[\d\]: \d+[ ▁-█]*\n\n*@n: \d+[ ▁-█]*\n`)
 	seen := false
-	for end := time.Now().Add(2 * time.Minute); !seen && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !seen && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		seen = view.MatchString(w.screen())
 	}
 	if !seen {
@@ -150,7 +150,7 @@ end { printf("the last line\n"); }
 			t.Fatalf("line %d = %q:\n%s", i+1, l[0], text)
 		}
 	}
-	if n := strings.Count(text, "every 100ms, Ctrl-C ends"); n != 0 {
+	if n := strings.Count(text, "every 100ms, q: end, h: help"); n != 0 {
 		t.Errorf("%d views left on the screen, want 0:\n%s", n, text)
 	}
 }
@@ -167,7 +167,7 @@ interval:ms:100 { @line++; printf("line %d is longer than the terminal is wide, 
 	w.tmux("resize-window", "-x", "60", "-y", "15")
 	// tmux reports the new size to the program after a quarter of a second or more, so some frames of
 	// the old size remain. Count from the first one of the new size.
-	w.until(`(?m)^\d\d:\d\d:\d\d   every 100ms, Ctrl-C ends\n(@.*\n){1,13}\.\.\. and \d+ more lines\n*$`)
+	w.until(`(?m)^\d\d:\d\d:\d\d   every 100ms, q: end, h: help\n(@.*\n){1,13}\.\.\. and \d+ more lines\n*$`)
 	views := func() int { return strings.Count(w.history(), "every 100ms") }
 	line := regexp.MustCompile(`(?m)^line (\d+) is`)
 	all := line.FindAllStringSubmatch(w.history(), -1)
@@ -435,4 +435,98 @@ func TestSignals(t *testing.T) {
 	if !holds("@x: 7") {
 		t.Error("maps not printed after the terminal was closed")
 	}
+}
+
+// TestKeys checks the keys of the live view: every map can be seen on a terminal of any size, the view stops and goes on, the
+// order changes, and q ends the run as Ctrl-C does. Then, and while the run is stopped, the terminal is as it was.
+func TestKeys(t *testing.T) {
+	w := open(t)
+	w.script("keys.bt", `interval:ms:4 { @i++; @first[@i % 4] = count(); @long[@i % 30] = count(); @sum = sum(@i); @zoo = hist(@i); }
+interval:s:1 { printf("second\n"); }
+`)
+	press := func(keys ...string) {
+		t.Helper()
+		w.tmux(append([]string{"send-keys"}, keys...)...)
+	}
+	seen := func(pattern string) string {
+		t.Helper()
+		re := regexp.MustCompile(pattern)
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			text := w.screen()
+			if re.MatchString(text) {
+				return text
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no match of %s on the terminal:\n%s", pattern, text)
+			}
+		}
+	}
+	terminal := func() string {
+		t.Helper()
+		out, err := exec.Command("stty", "-a", "-F", strings.TrimSpace(w.tmux("display-message", "-p", "#{pane_tty}"))).CombinedOutput()
+		if err != nil {
+			t.Fatalf("stty: %v\n%s", err, out)
+		}
+		_, modes, _ := strings.Cut(string(out), "\n") // the first line has the size
+		return modes
+	}
+	before := terminal()
+	for _, size := range [][2]string{{"80", "24"}, {"40", "10"}, {"200", "50"}} {
+		w.tmux("resize-window", "-x", size[0], "-y", size[1])
+		w.clear()
+		w.types("btc run --no-warnings --top 30 --rate --every 100ms keys.bt")
+		seen(`every 100ms, q: end, h: help`)
+		if now := terminal(); now == before {
+			t.Error("the terminal is not changed while keys are read")
+		}
+		press("Tab")
+		seen(`@first \(1 of 5\).*\n@first\[\d\]: \d+  \d\S*/s`)
+		press("Tab", "Tab")
+		seen(`@long \(3 of 5\)`)
+		press("End")
+		seen(`@long \(3 of 5\)(, from line \d+ of 30)?`)
+		press("s")
+		seen(`order: key, @long \(3 of 5\)(?s:.*)@long\[29\]`)
+		press("Home")
+		seen(`@long \(3 of 5\).*\n@long\[0\]: (?s:.*)@long\[1\]: `)
+		press("r", "Space")
+		stopped := seen(`paused(?s:.*)@long\[0\]: \d+( [ ▁-█]*)?\n`)
+		w.until(`(?s)second.*second`)
+		later := w.screen()
+		counts := regexp.MustCompile(`(?m)^@long.*$`)
+		if a, b := counts.FindString(stopped), counts.FindString(later); a != b {
+			t.Errorf("while the view is paused, %q becomes %q", a, b)
+		}
+		press("Space", "BTab", "BTab", "BTab", "BTab")
+		seen(`@zoo \(5 of 5\)`)
+		press("h")
+		seen(`q +end the run`)
+		press("h", "C-z")
+		w.until(`(?i)stopped`)
+		if now := terminal(); now != before {
+			t.Errorf("while the run is stopped, the terminal is\n%s\nbefore it was\n%s", now, before)
+		}
+		w.types("fg")
+		seen(`@zoo \(5 of 5\)`)
+		press("q")
+		w.until(`(?m)^@sum: \d+$`)
+		w.types("echo over")
+		text := w.until(`(?m)^over$`)
+		if strings.Contains(text, "q: end, h: help") || !strings.Contains(text, "@sum: ") {
+			t.Errorf("the view is left, or the maps are not printed:\n%s", text)
+		}
+		if now := terminal(); now != before {
+			t.Errorf("at the end the terminal is\n%s\nbefore it was\n%s", now, before)
+		}
+	}
+}
+
+// TestNoKeys: a traced command has the terminal for itself.
+func TestNoKeys(t *testing.T) {
+	w := open(t)
+	w.script("keys.bt", `interval:ms:20 { @i++; }`)
+	w.types(`btc run --no-warnings --top 5 --every 100ms -c 'sh -c "read x; echo $x > got"' keys.bt; echo got $(cat got)`)
+	w.until(`every 100ms, Ctrl-C ends`)
+	w.types("quick q")
+	w.until(`@i: \d+\ngot quick q\n`)
 }

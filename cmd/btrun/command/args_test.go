@@ -22,7 +22,7 @@ func TestOptionsReachRun(t *testing.T) {
 		"pid": "1", "cgroup": "/", "container": "x", "pod": "x", "command": "true", "timeout": "5s", "max-events": "5", "btf": file,
 		"traceable-functions": file, "every": "5s", "max-series": "5", "buckets": "1us..1s", "top": "5", "allow": "system", "max-memory": "5M", "budget": "5%", "reload": "x", "map": "@m", "unwind-cache": "x", "raw-stacks": "5,50", "why": "5s",
 	}
-	needs := map[string][]string{"follow-forks": {"-p1"}, "wait": {"--container=x"}, "max-series": {"-fprometheus"}, "buckets": {"-fprometheus"}, "map": {"-ffolded"}, "symbolize": {"-fjson2"}}
+	needs := map[string][]string{"follow-forks": {"-p1"}, "wait": {"--container=x"}, "max-series": {"-fprometheus"}, "buckets": {"-fprometheus"}, "map": {"-ffolded"}, "symbolize": {"-fjson2"}, "rate": {"--every=1s"}}
 	t.Setenv("BPFTRACE_BTF", "")
 	parsed := func(args ...string) string {
 		t.Helper()

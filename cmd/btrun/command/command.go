@@ -249,6 +249,9 @@ func trace(o *arguments, s Streams, stderr io.Writer) (status int, err error) {
 	} else {
 		r.Live, r.Blocks = o.Top > 0 && os.Getenv("TERM") != "dumb", blocks.Possible(os.Getenv)
 		r.ColorBlocks = color.Wanted(o.When, true, os.Getenv)
+		if r.Live && o.object != streamed && o.Command == "" { // a command reads the terminal itself
+			r.Keys = os.Stdin
+		}
 	}
 	if o.Values.Record != "" {
 		rec, err := openRecording(o, stderr)

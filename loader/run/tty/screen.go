@@ -29,6 +29,7 @@ type Screen struct {
 	view  [][]byte // the lines of the view; empty: not shown
 	open  []byte   // the last line of the output, if it is not complete yet
 	over  bool     // the view is no longer drawn
+	away  bool     // nor is it for a while
 	frame []byte   // write buffer, kept for reuse
 }
 
@@ -84,24 +85,20 @@ func (s *Screen) Around(f func()) {
 	s.end()
 }
 
-// Paint draws lines as the view, as many as fit.
-func (s *Screen) Paint(lines []blocks.Line) error {
+// Columns returns the width of the screen.
+func (s *Screen) Columns() int { return s.columns() }
+
+// Paint draws the view: the lines that view returns for a number of rows.
+func (s *Screen) Paint(view func(rows int) []blocks.Line) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.over || s.away {
 		return nil
 	}
 	s.begin()
 	s.frame = append(s.frame, s.open...)
 	rows, columns := s.size()
-	room := max(rows-1-height(s.open, columns), 1)
-	if room == 1 && len(lines) > 1 {
-		lines = lines[1:2] // the first line of the maps says more than the head
-	}
-	if n := len(lines); n > room {
-		lines = lines[:room]
-		lines[room-1] = blocks.Line{Text: fmt.Appendf(nil, "... and %d more lines", n-room+1)}
-	}
+	lines := view(max(rows-1-height(s.open, columns), 1))
 	for i := range lines {
 		lines[i].Text = cut(lines[i].Text, columns-1)
 	}
@@ -117,6 +114,20 @@ func (s *Screen) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
+	s.remove()
+}
+
+// Show removes the view until it is called with true. Then the next one that is painted is drawn.
+func (s *Screen) Show(shown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away = !shown; s.away {
+		s.remove()
+	}
+}
+
+// remove erases the view.
+func (s *Screen) remove() {
 	if len(s.view) > 0 {
 		s.begin()
 		s.frame = append(s.frame, s.open...)
