@@ -225,12 +225,7 @@ func (s *Session) WriteMetrics(w io.Writer, format string) error {
 }
 
 // MetricsContentType returns the media type of a format of Metrics.Write, for the header Content-Type.
-func MetricsContentType(format string) string {
-	if format == "openmetrics" {
-		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
-	}
-	return "text/plain; version=0.0.4; charset=utf-8"
-}
+func MetricsContentType(format string) string { return output.ContentType(format == "openmetrics") }
 
 // running reports whether the session was attached and has not ended; mu is held.
 func (s *Session) running() bool {

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"btc/btrace"
 	"btc/fleet/fan"
 	"btc/fleet/merge"
 	"btc/internal/manifest"
@@ -100,11 +99,7 @@ func (s *fanServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 	default:
-		form := "prometheus"
-		if s.open() {
-			form = "openmetrics"
-		}
-		w.Header().Set("Content-Type", btrace.MetricsContentType(form))
+		w.Header().Set("Content-Type", output.ContentType(s.open()))
 		w.Write(s.scrape())
 	}
 }

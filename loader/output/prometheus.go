@@ -160,3 +160,11 @@ func appendEscaped(dst []byte, text string, quote bool) []byte {
 	}
 	return dst
 }
+
+// ContentType returns the media type of an exposition, for the header Content-Type.
+func ContentType(isOpen bool) string {
+	if isOpen {
+		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
+	}
+	return "text/plain; version=0.0.4; charset=utf-8"
+}

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"btc/internal/kernelfs"
 	"btc/internal/manifest"
 	"btc/internal/probe"
@@ -321,8 +319,15 @@ func MappedBy(path string, pid int) (same bool, other string) {
 // file is the file of an attach point.
 type file struct {
 	of, path string // as given, "" once Mapped has found it, and without symbolic links
-	st       unix.Stat_t
+	id       identity
 	foreign  string // its architecture, if this machine does not run it
+}
+
+// identity is what identifies a file: its device as in /proc/PID/maps, and its inode. File systems such as btrfs and overlayfs have
+// other devices there.
+type identity struct {
+	device string // "": unknown
+	inode  uint64
 }
 
 // fileOf returns nil if nothing is known of the file.
@@ -336,13 +341,14 @@ func fileOf(path string) *file {
 	}
 	defer opened.Close()
 	f := &file{path: path}
-	if safefile.InMemory(opened) || unix.Fstat(int(opened.Fd()), &f.st) != nil { // a copy: its inode says nothing
+	var real string
+	if f.id, real = identify(opened); f.id.device == "" {
 		return nil
 	}
 	if class, machine := machineOf(opened); class != 0 && machines[runtime.GOARCH] != nil && !slices.Contains(machines[runtime.GOARCH], machine) {
 		f.foreign = strings.ToLower(strings.TrimPrefix(machine.String(), "EM_"))
 	}
-	if real, err := safefile.PathOf(opened); err == nil {
+	if real != "" {
 		f.path = real
 	}
 	return f
@@ -350,7 +356,7 @@ func fileOf(path string) *file {
 
 // is reports whether the file is that of a mapping.
 func (f *file) is(m mapped) bool {
-	return m.inode == f.st.Ino && (m.path == f.path || sameDevice(m.fields[3], &f.st))
+	return m.inode == f.id.inode && (m.path == f.path || m.fields[3] == f.id.device)
 }
 
 // mapped is a line of /proc/PID/maps with a file.
@@ -525,11 +531,6 @@ func semaphore(pid int, f *file, offset uint64) (value uint16, ok bool) {
 		return false
 	})
 	return value, ok
-}
-
-// sameDevice compares a device of /proc/PID/maps. File systems such as btrfs and overlayfs have other numbers there.
-func sameDevice(text string, st *unix.Stat_t) bool {
-	return text == fmt.Sprintf("%02x:%02x", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
 }
 
 // Comm returns what the host knows of processes with the name that a script compares comm with: that one is a 32-bit program.
