@@ -113,6 +113,9 @@ func (r *fanRun) options() option.Table {
 			o.To = r.passOn(o)
 			table = append(table, o)
 		}
+		if o.Name == "rate" { // of the merged view
+			table = append(table, o)
+		}
 	}
 	script := r.script.table()
 	script[0].Group = "Script"
@@ -329,8 +332,20 @@ func (r *fanRun) show(f *fan.Fan) int {
 	if err != nil {
 		return fail("%v", err)
 	}
+	// A host without a snapshot for this time is not up.
+	fresh := max(3*r.btrun.Every, minFresh)
+	var watch *fanWatch
+	if r.watches() {
+		f.Live = true
+		f.Prepare()
+		watch = r.watch(f, fresh, stop)
+		out.w = watch.out()
+	}
 	v := newFanView(out.w, r.report.form == output.Lossless, output.Find(r.report.form).Metrics)
 	v.timeout = f.Timeout
+	if watch != nil {
+		v.below(watch)
+	}
 	if r.report.form == output.Lossless && r.base != nil {
 		r.report.begun = true
 		b := merge.Begun{Manifest: r.base, Name: r.name, ByHost: f.ByHost, Names: r.btrun.Names, Args: r.params, Params: r.named}
@@ -348,10 +363,12 @@ func (r *fanRun) show(f *fan.Fan) int {
 			out.drop()
 			return fail("%v", err)
 		}
-		f.Prepare()
+		if watch == nil {
+			f.Prepare()
+		}
 		s := &fanServer{
 			hosts: f.Hosts, report: &r.report, base: r.base, name: r.name, started: time.Now(), lost: v.lostEvents, local: !r.listen.remote,
-			snapshot: func() (*merge.Runs, []bool) { return f.Snapshot(max(3*r.btrun.Every, minFresh)) },
+			snapshot: func() (*merge.Runs, []bool) { return f.Snapshot(fresh) },
 		}
 		defer s.serve(l)()
 		v.logLine("btc: the metrics are at http://" + l.Addr().String() + "/metrics")
@@ -371,6 +388,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 		}
 	}()
 	results, runs := f.Run(ctx, kill)
+	watch.end()
 	v.end()
 	counted := 0
 	for i := range results {

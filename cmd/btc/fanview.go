@@ -58,11 +58,12 @@ func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
 	if !isTerminal(os.Stderr) || os.Getenv("TERM") == "dumb" {
 		return v
 	}
-	v.ticker = time.NewTicker(time.Second)
+	ticker := time.NewTicker(time.Second)
+	v.ticker = ticker
 	go func() {
 		for {
 			select {
-			case <-v.ticker.C:
+			case <-ticker.C:
 				v.mu.Lock()
 				v.draw()
 				v.mu.Unlock()
@@ -72,6 +73,18 @@ func newFanView(out io.Writer, asJSON, metrics bool) *fanView {
 		}
 	}()
 	return v
+}
+
+// below makes a live view show the messages above itself. It shows the progress as well.
+func (v *fanView) below(w *fanWatch) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.erase()
+	v.err = w.messages(v.err)
+	if v.ticker != nil {
+		v.ticker.Stop()
+		v.ticker = nil
+	}
 }
 
 // draw shows the progress line.

@@ -13,6 +13,8 @@ import (
 // Rates are the rates of what maps count, per second between two snapshots: of count(), sum(), and the number of values of a
 // histogram. The zero value has seen no snapshot.
 type Rates struct {
+	// Name, if it is not nil, identifies an element of a map: its key is not the same in all snapshots.
+	Name        func(m *manifest.Map, el *Element) string
 	now, before *totals
 }
 
@@ -43,11 +45,10 @@ func (r *Rates) Of(run *manifest.Manifest, m *manifest.Map, elems []Element, who
 			r.now.whole[m.Name] = false
 			break
 		}
-		n, _ := total(m, &elems[i])
-		r.now.of[m.Name+"\x00"+string(elems[i].Key)] = n
+		r.now.of[r.name(m, &elems[i])], _ = total(m, &elems[i])
 	}
 	return func(dst []byte, el *Element) []byte {
-		name := m.Name + "\x00" + string(el.Key)
+		name := r.name(m, el)
 		if r.before == nil {
 			return dst
 		}
@@ -70,6 +71,14 @@ func (r *Rates) Of(run *manifest.Manifest, m *manifest.Map, elems []Element, who
 		}
 		return append(dst, "/s"...)
 	}
+}
+
+// name identifies an element of all maps.
+func (r *Rates) name(m *manifest.Map, el *Element) string {
+	if r.Name != nil {
+		return m.Name + "\x00" + r.Name(m, el)
+	}
+	return m.Name + "\x00" + string(el.Key)
 }
 
 // total returns what a map has counted; false: it counts nothing.

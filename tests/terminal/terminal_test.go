@@ -530,3 +530,25 @@ func TestNoKeys(t *testing.T) {
 	w.types("quick q")
 	w.until(`@i: \d+\ngot quick q\n`)
 }
+
+// TestFanLive checks that btc fan with --every and --top shows the merged maps while its hosts run, with the same keys as a run, and
+// the report at the end. The hosts are this machine, through a program in the place of ssh.
+func TestFanLive(t *testing.T) {
+	w := open(t)
+	w.script("live.bt", `interval:ms:20 { @n[1] = count(); @long[1] = count(); }
+interval:ms:500 { printf("half\n"); }
+`)
+	if err := os.WriteFile(filepath.Join(w.bin, "ssh"), []byte("#!/bin/sh\nfor command; do :; done\nexec sh -c \"$command\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.types("btc fan --host one,two --no-warnings --every 200ms --top 5 --rate live.bt")
+	w.until(`2 of 2 hosts, every 200ms, q: end, h: help\n@long\[1\]: \d+  \d\S*/s`)
+	w.until(`(?m)^one: half\n(?s:.*)^two: half\n|^two: half\n(?s:.*)^one: half\n`)
+	w.tmux("send-keys", "Tab", "Tab")
+	w.until(`@n \(2 of 2\), 2 of 2 hosts`)
+	w.tmux("send-keys", "q")
+	text := w.until(`btc: 2 of 2 hosts in the report\n`)
+	if !regexp.MustCompile(`(?m)^@n\[1\]: \d+$`).MatchString(text) || strings.Contains(text, "q: end") {
+		t.Errorf("no report, or the view is left:\n%s", text)
+	}
+}

@@ -8,6 +8,24 @@ import (
 	"btc/internal/blocks"
 )
 
+// Key is a key that controls a live view.
+type Key byte
+
+// The keys. A letter, a digit or a sign is itself.
+const (
+	NoKey Key = iota
+	Up
+	Down
+	PageUp
+	PageDown
+	Home
+	End
+	BackTab
+	Resized // not a key: the window has another size
+	Tab     = Key('\t')
+	suspend = Key(0x1a) // Ctrl-Z
+)
+
 // Section is a part of a view: the lines of a map.
 type Section struct {
 	Name  string

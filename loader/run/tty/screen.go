@@ -11,8 +11,6 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"btc/internal/blocks"
 	"btc/internal/snippet"
 )
@@ -251,16 +249,6 @@ func cut(line []byte, columns int) []byte {
 		return nil
 	}
 	return line[:row(line, columns)]
-}
-
-// screenSize returns the size of the terminal w, or a default.
-func screenSize(w io.Writer) (rows, columns int) {
-	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Row > 0 && size.Col > 0 {
-			return int(size.Row), int(size.Col)
-		}
-	}
-	return 24, 80
 }
 
 // Messages returns a writer for whole lines, which w shows above the view.

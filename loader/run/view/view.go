@@ -21,6 +21,8 @@ import (
 // View has the maps of the last snapshot, and what the user has chosen to see of them. One goroutine uses it, but for Close.
 type View struct {
 	Keys *tty.Keys // nil: none
+	// Note is shown with the interval.
+	Note string
 
 	screen  *tty.Screen
 	history *history.History
@@ -40,6 +42,11 @@ type View struct {
 // how they changed.
 func New(screen *tty.Screen, every time.Duration, order string, rate, blocks bool) *View {
 	return &View{screen: screen, history: history.New(blocks), every: every, order: order, given: order, rate: rate}
+}
+
+// ByName makes a function identify the elements of a map, whose keys are not the same in all snapshots.
+func (v *View) ByName(name func(m *manifest.Map, el *render.Element) string) {
+	v.rates.Name, v.history.Name = name, name
 }
 
 // Close ends the keys. A nil receiver has none.
@@ -92,7 +99,7 @@ func (v *View) Draw(env *format.Env) {
 	if v.Keys != nil {
 		rest = ", q: end, h: help"
 	}
-	rest = "every " + v.every.String() + rest
+	rest = v.Note + "every " + v.every.String() + rest
 	v.screen.Paint(func(rows int) []blocks.Line { return v.pager.View(head, rest, sections, rows) })
 }
 

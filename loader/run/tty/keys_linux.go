@@ -10,24 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Key is a key that controls a live view.
-type Key byte
-
-// The keys. A letter, a digit or a sign is itself.
-const (
-	NoKey Key = iota
-	Up
-	Down
-	PageUp
-	PageDown
-	Home
-	End
-	BackTab
-	Resized // not a key: the window has another size
-	Tab     = Key('\t')
-	suspend = Key(0x1a) // Ctrl-Z
-)
-
 // Keys reads the keys of a terminal one by one, without showing them. While the process is in the background it leaves the
 // terminal alone. Ctrl-Z and the end restore it.
 type Keys struct {
