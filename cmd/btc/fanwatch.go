@@ -14,6 +14,7 @@ import (
 	"btc/internal/blocks"
 	"btc/internal/color"
 	"btc/internal/manifest"
+	"btc/internal/quit"
 	"btc/loader/format"
 	"btc/loader/output"
 	"btc/loader/render"
@@ -70,6 +71,10 @@ func (r *fanRun) watch(f *fan.Fan, fresh time.Duration, stop func()) *fanWatch {
 			}
 		}, w.screen.Show)
 	}
+	quit.Before(func() {
+		w.view.Close()
+		w.screen.Leave()
+	})
 	w.wait.Go(func() {
 		tick := time.NewTicker(w.every)
 		defer tick.Stop()

@@ -46,7 +46,7 @@ func completionCommand(root *command) *command {
 // loader returns btrun as a command, for its manual and completions.
 func loader() *command {
 	return &command{
-		name: "btrun", operands: "OBJECT.o|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
+		name: "btrun", operands: "OBJECT.o|TOOL|- [PARAMETER ...] [-- --NAME=VALUE ...]", summary: "attach an object made by btc compile, and report",
 		about: "With - the object is read from standard input: cat x.o | btrun -. An object from before December 2026 " +
 			"has its manifest in a second file: x.json next to x.o, or cat x.o x.json | btrun -. Options can precede or " +
 			"follow the object. If the host has a policy, /etc/btrun/policy.json, it limits every run.",
@@ -167,8 +167,10 @@ var environment = []variable{
 		[]string{"btc-compile", "btc-run", "btrun"}},
 	{"BPFTRACE_BTF", "the default of --btf, if the file exists", []string{"btc-run", "btrun"}},
 	{"BPFTRACE_COLOR", "the default of --color", []string{"btc-compile", "btc-run", "btrun"}},
-	{"NO_COLOR, TERM=dumb", "no colours, and with TERM=dumb no view in place, unless --color always",
+	{"NO_COLOR, TERM=dumb", "no colors, and with TERM=dumb no view in place, unless --color always",
 		[]string{"btc-compile", "btc-run", "btrun"}},
+	{"BTRUN_PATH", "directories of tools, after /usr/share/btc/tools: absolute paths, separated by colons; ignored under sudo, pkexec and a policy",
+		[]string{"btrun"}},
 	{"XDG_CACHE_HOME", "where the types of the running kernel are kept, in btc/", []string{"btc-run"}},
 	{"NOTIFY_SOCKET", "the service manager's socket, which is notified when all probes are attached and when the run ends",
 		[]string{"btrun"}},

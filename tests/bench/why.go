@@ -65,12 +65,12 @@ func (b *bench) why() error {
 		}
 		a.add(only(c.name, "ns", event...))
 		if strings.Contains(c.name, ", false, ") {
-			a.add(only(c.name+": a value that is drawn", "ns", drawn...))
+			a.add(only(c.name+": a value that is sampled", "ns", drawn...))
 		}
 	}
 	a.note("each event runs %d copies of a clause without counters and %d with them; a round's figure is the difference of their means, the median of %d batches of %d events",
 		copies, copies, batches, batchCalls)
-	a.note("a value that is drawn: the first %d events of a run, in which all values of a comparison that is false are counted, less the others; the code runs for the first time in them", sampled)
+	a.note("a value that is sampled: the first %d events of a run, in which all values of a comparison that is false are counted, less the others; the code runs for the first time in them", sampled)
 	b.result.put(a)
 	return nil
 }
