@@ -104,7 +104,7 @@ type Clause struct {
 }
 
 // EffectPrint is the effect of a statement that prints.
-const EffectPrint = "print"
+const EffectPrint = manifest.EffectPrint
 
 // Branch is an if statement or while loop in the body of a clause.
 type Branch struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -168,6 +169,9 @@ func (r *fanRun) run(line *option.Line) int {
 	if isMetrics := output.Find(r.report.form).Metrics || r.listen.address != ""; !isMetrics && (r.report.buckets.String() != "" || r.report.maxSeries > 0) {
 		return fail("--buckets and --max-series are for metrics: -f prometheus, -f openmetrics or --listen")
 	}
+	if r.btrun.Rate && !r.watches() {
+		return fail("--rate is for the merged maps on a terminal while hosts run: add --every TIME and --top N, and no -o or -f")
+	}
 	if r.listen.remote && r.listen.address == "" {
 		return fail("--listen-remote needs --listen ADDRESS")
 	}
@@ -326,11 +330,20 @@ func (r *fanRun) prepareObject(line *option.Line) ([]string, error) {
 func (r *fanRun) show(f *fan.Fan) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	ctx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
 	kill, abandon := context.WithCancel(context.Background())
 	defer abandon()
 	out, err := r.open()
 	if err != nil {
 		return fail("%v", err)
+	}
+	var listener net.Listener
+	if r.listen.address != "" {
+		if listener, err = r.listen.open(); err != nil {
+			out.drop()
+			return fail("%v", err)
+		}
 	}
 	// A host without a snapshot for this time is not up.
 	fresh := max(3*r.btrun.Every, minFresh)
@@ -338,7 +351,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 	if r.watches() {
 		f.Live = true
 		f.Prepare()
-		watch = r.watch(f, fresh, stop)
+		watch = r.watch(f, fresh, interrupt)
 		out.w = watch.out()
 	}
 	v := newFanView(out.w, r.report.form == output.Lossless, output.Find(r.report.form).Metrics)
@@ -357,12 +370,7 @@ func (r *fanRun) show(f *fan.Fan) int {
 		}
 	}
 	f.Event, f.Message, f.Progress = v.event, v.message, v.progress
-	if r.listen.address != "" {
-		l, err := r.listen.open()
-		if err != nil {
-			out.drop()
-			return fail("%v", err)
-		}
+	if listener != nil {
 		if watch == nil {
 			f.Prepare()
 		}
@@ -370,8 +378,8 @@ func (r *fanRun) show(f *fan.Fan) int {
 			hosts: f.Hosts, report: &r.report, base: r.base, name: r.name, started: time.Now(), lost: v.lostEvents, local: !r.listen.remote,
 			snapshot: func() (*merge.Runs, []bool) { return f.Snapshot(fresh) },
 		}
-		defer s.serve(l)()
-		v.logLine("btc: the metrics are at http://" + l.Addr().String() + "/metrics")
+		defer s.serve(listener)()
+		v.logLine("btc: the metrics are at http://" + listener.Addr().String() + "/metrics")
 	}
 	go func() { // the second signal
 		<-ctx.Done()

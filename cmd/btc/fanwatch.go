@@ -59,7 +59,7 @@ func (r *fanRun) watch(f *fan.Fan, fresh time.Duration, stop func()) *fanWatch {
 		return string(w.env.Append(nil, format.Value{Layout: render.KeyLayout(m), Bytes: el.Key}))
 	})
 	if isTerminal(os.Stdin) {
-		w.view.Keys = tty.Listen(os.Stdin, func(key tty.Key) {
+		w.view.Listen(os.Stdin, func(key tty.Key) {
 			if key == 'q' {
 				stop()
 				return
@@ -69,7 +69,7 @@ func (r *fanRun) watch(f *fan.Fan, fresh time.Duration, stop func()) *fanWatch {
 			if w.view.Press(key, &w.env) {
 				w.view.Draw(&w.env)
 			}
-		}, w.screen.Show)
+		})
 	}
 	quit.Before(func() {
 		w.view.Close()

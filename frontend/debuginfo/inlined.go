@@ -35,7 +35,7 @@ func (f *Finder) Calls(name, function string) (calls Calls, id string, ok bool) 
 		f.wait()
 		return f.first.Calls(name, function)
 	}
-	if f.opened[name] == nil && !f.small(name) {
+	if !f.small(name) {
 		return Calls{}, "", false
 	}
 	b, err := f.Open(name)

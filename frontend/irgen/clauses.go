@@ -86,7 +86,7 @@ func (b *builder) plain(at diag.Span) (ir.Span, bool) {
 // maxLineColumn is the largest column in line info, which stands for all that are larger.
 const maxLineColumn = 1023
 
-// predicate sets the parts of c that describe the predicate. One with code of macros or functions is omitted.
+// predicate sets the parts of c that describe the predicate. One that calls functions is omitted.
 func (b *builder) predicate(c *ir.Clause, p *check.Program) {
 	if p.Probe.Pred == nil {
 		return
@@ -94,15 +94,16 @@ func (b *builder) predicate(c *ir.Clause, p *check.Program) {
 	c.Predicate, c.Tests = b.condition(p.Body, p.Probe.Pred)
 }
 
-// condition describes a predicate or condition. The span is empty for one with code of macros or functions.
+// condition describes a predicate or condition. The span is empty for one that a macro has, or that calls functions.
 func (b *builder) condition(body *check.Body, x ast.Expr) (ir.Span, []ir.Test) {
 	span, ok := b.plain(x.Span())
 	ast.Inspect(x, func(n ast.Node) bool {
 		if n == nil {
 			return true
 		}
-		if n.Span().Chain() != nil {
-			ok = false
+		if n.Span().Chain() != nil { // its line info is that of the call
+			at := n.Span().In(b.info.Script.Source)
+			ok = at.Valid() && at.Start >= x.Span().Start && at.End <= x.Span().End
 		}
 		if x, isCall := n.(*ast.Call); isCall {
 			if e := body.Expr(x); e != nil && e.Call != nil && e.Call.Sub != nil {
@@ -124,7 +125,7 @@ func (b *builder) tests(all []ir.Test, body *check.Body, x ast.Expr) []ir.Test {
 	if isBinary && (op.Op == ast.LogAnd || op.Op == ast.LogOr) {
 		return b.tests(b.tests(all, body, op.X), body, op.Y)
 	}
-	t := ir.Test{Left: testText(x)}
+	t := ir.Test{Left: b.testText(x)}
 	t.Span, _ = b.plain(x.Span())
 	if isBinary && op.Op >= ast.Eq && op.Op <= ast.Ge {
 		b.comparison(&t, body, op)
@@ -154,7 +155,7 @@ func (b *builder) comparison(t *ir.Test, body *check.Body, x *ast.Binary) {
 			op = m
 		}
 	}
-	t.Left, t.Op, t.Right = testText(left), op.String(), testText(right)
+	t.Left, t.Op, t.Right = b.testText(left), op.String(), b.testText(right)
 	if id, ok := ast.Unparen(left).(*ast.Ident); ok {
 		t.Builtin = builtins[id.Name]
 	}
@@ -171,7 +172,7 @@ func (b *builder) comparison(t *ir.Test, body *check.Body, x *ast.Binary) {
 }
 
 // testText returns the source of an expression on one line.
-func testText(x ast.Expr) string {
+func (b *builder) testText(x ast.Expr) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(x.Span().Text()), " "), "?")
 	if len(text) > ir.MaxTestText {
 		text = strings.ToValidUTF8(text[:ir.MaxTestText-3], "") + "..."

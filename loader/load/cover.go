@@ -96,11 +96,11 @@ func newCoverage(o *object.Object, h *host.Host, plans []resolve.Plan, cpus int)
 }
 
 // excludes reports whether the kernel runs no two programs of this kind at the same time on a CPU (bpf_prog_active), also if they
-// interrupt each other: those of tracepoints, kprobes and perf events.
+// interrupt each other: those of tracepoints, kprobes and perf events, but not of raw tracepoints.
 func excludes(p *resolve.Plan) bool {
 	switch p.Prog.Kind {
 	case probe.Tracepoint:
-		return p.Strategy != resolve.Raw
+		return p.Strategy != resolve.Raw && p.Strategy != resolve.SharedRaw
 	case probe.Kprobe, probe.Kretprobe, probe.Profile, probe.Interval, probe.Hardware, probe.Software:
 		return true
 	}

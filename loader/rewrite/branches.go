@@ -8,6 +8,9 @@ import (
 	"btc/internal/manifest"
 )
 
+// MaxBranches is the number of conditions of a clause that are counted: each takes time in proportion to the program.
+const MaxBranches = 1 << 8
+
 // branches counts how often the conditions of if statements and while loops are true and false, on the edges that leave the
 // code of a condition. Those of which it cannot tell the edges, or for which there are no registers, are uncounted.
 func (c *covering) branches() {
@@ -16,6 +19,10 @@ func (c *covering) branches() {
 	}
 	live, defined := c.live(), c.defined()
 	for n := range c.clause.Branches {
+		if n >= MaxBranches {
+			c.uncounted = append(c.uncounted, n)
+			continue
+		}
 		edges, ok := c.leaving(&c.clause.Branches[n])
 		for i := range edges {
 			ok = ok && c.countEdge(&edges[i], live, defined)

@@ -51,7 +51,7 @@ var keptCapabilities = []struct {
 
 func always(*session) bool { return true }
 
-// looksForWhy reports whether --why looks for its causes in processes. A policy forbids to report them.
+// looksForWhy reports whether --why looks for its causes in processes. A policy forbids reporting them.
 func looksForWhy(s *session) bool { return s.opts.Why && s.opts.Policy == nil }
 
 // readsUsers reports whether files of processes are read.

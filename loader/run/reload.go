@@ -194,14 +194,19 @@ func (x *Session) serve() error {
 		}
 		next := s.next
 		s.end.wakes(next.reader.events)
-		if err := retire(s, next); err != nil {
+		x.keys.Lock()
+		err = retire(s, next)
+		if err == nil {
+			x.mu.Lock()
+			next.names.inherit(&s.names, hasEvent(next.manifest, "proc"))
+			x.now.Store(next)
+			x.mu.Unlock()
+		}
+		x.keys.Unlock()
+		if err != nil {
 			next.close()
 			return err
 		}
-		x.mu.Lock()
-		next.names.inherit(&s.names, hasEvent(next.manifest, "proc"))
-		x.now.Store(next)
-		x.mu.Unlock()
 		s.close()
 		if r, ok := next.front.sink.(output.Reloader); ok {
 			r.Reloaded()

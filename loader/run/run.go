@@ -592,7 +592,6 @@ func (s *session) finish() (int, error) {
 }
 
 func (s *session) close() {
-	s.view.Close()
 	s.stopPrinter()
 	s.reasons.endLook()
 	s.links.detach()

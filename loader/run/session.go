@@ -36,6 +36,8 @@ type Session struct {
 	// reloading is held by Reload, and by Close, which waits for it.
 	reloading sync.Mutex
 	ended     chan struct{} // closed at the end of Serve
+	// keys is held while a key of the live view acts on the session that counts, and while another one replaces it.
+	keys sync.Mutex
 }
 
 func (x *Session) s() *session { return x.now.Load() }
@@ -144,6 +146,7 @@ func (x *Session) Close() {
 	x.reloading.Lock() // nothing is loaded meanwhile
 	defer x.reloading.Unlock()
 	s := x.s()
+	s.view.Close()
 	s.close()
 	s.gate.Close()
 }

@@ -29,13 +29,13 @@ func (x *Session) listen() {
 	if s.view == nil || s.opts.Keys == nil || !format.IsTerminal(s.opts.Keys) || hasEvent(s.manifest, "system") {
 		return
 	}
-	s.view.Keys = tty.Listen(s.opts.Keys, func(key tty.Key) {
+	s.view.Listen(s.opts.Keys, func(key tty.Key) {
 		if key == 'q' {
 			x.Stop()
 			return
 		}
-		x.mu.RLock()
-		defer x.mu.RUnlock()
+		x.keys.Lock()
+		defer x.keys.Unlock()
 		s := x.s()
 		s.msg.queue(func() {
 			if s.view.Press(key, s.back.Env) {
@@ -43,7 +43,7 @@ func (x *Session) listen() {
 				s.view.Draw(s.back.Env)
 			}
 		}, 0)
-	}, s.msg.screen.Show)
+	})
 }
 
 // liveView draws the maps of a snapshot below the output.

@@ -253,8 +253,9 @@ func (s *session) explain() {
 		return
 	}
 	report := &output.Explanation{Report: x.Text(s.manifest.Script.File)}
-	if f, of := x.Cause(); f != nil {
-		report.Cause, report.Sentence = f.Row, f.Sentence()
+	if f, of, _ := x.Cause(); f != nil {
+		report.Cause = f.Row
+		report.Sentence, _ = x.First()
 		if of != nil {
 			report.Line = of.Line
 		}
@@ -468,7 +469,10 @@ func firstWord(counts map[rewrite.Counter][]uint64, kind rewrite.CounterKind, cl
 func (s *session) whyBranches(c *why.Clause, m *manifest.Clause, counts map[rewrite.Counter][]uint64, samples []load.Sample) {
 	c.Effects, c.Branches = m.Effects, make([]why.Branch, len(m.Branches))
 	covered := s.loaded.Cover.Clause(m.Number)
-	for i := range m.Branches {
+	if len(m.Branches) > rewrite.MaxBranches { // the others are not counted
+		c.Branches, c.Unknown = c.Branches[:rewrite.MaxBranches], true
+	}
+	for i := range c.Branches {
 		x, b := &m.Branches[i], &c.Branches[i]
 		b.Text, b.Line, b.Outer, b.Effects = "if (", x.Cond.Line, -1, x.Effects
 		if x.Loop {
@@ -655,18 +659,18 @@ func (s *session) siteOf(p *resolve.Plan) *why.Site {
 	site := &why.Site{Kind: p.Prog.Kind, PIDs: s.opts.PIDs}
 	if len(p.Matches) > 0 {
 		m := &p.Matches[0]
-		site.Group, site.Name, site.Path, site.Semaphore = m.Group, m.Name, m.Path, m.Semaphore
+		site.Group, site.Path, site.Semaphore = m.Group, m.Path, m.Semaphore
+		if m.BPF == 0 { // the lists of the kernel do not have functions of BPF programs
+			site.Name = m.Name
+		}
 		if m.SameBuild {
 			site.Calls = p.Prog.Attach.Calls
 		}
 	}
-	if !s.opts.FollowForks {
-		site.Traced = s.opts.PIDs
-	}
+	site.Traced, site.Follow = s.opts.PIDs, s.opts.FollowForks
 	if s.child != nil {
-		if site.PID = s.child.PID; !s.opts.FollowForks {
-			site.Traced = []int{site.PID}
-		}
+		site.PID = s.child.PID
+		site.Traced = []int{site.PID}
 		site.Command, site.Looked = s.child.Path, s.reasons.seen || s.reasons.ran && !strings.Contains(filepath.Base(site.Path), ".so")
 	}
 	site.Mapped, site.Other = s.reasons.mapped[site.Path], s.reasons.others[site.Path]

@@ -83,7 +83,7 @@ func (r *Run) idle(c *Clause) *Finding {
 				}
 			}
 		}
-		return &Finding{"branch-false", []string{"{idle}", strings.Join(idle, ", "), "{if}", b.Text, "{line}", strconv.Itoa(b.Line), "{n}", times(b.False), "{seen}", seen}}
+		return &Finding{branchFalse, []string{"{idle}", strings.Join(idle, ", "), "{if}", b.Text, "{line}", strconv.Itoa(b.Line), "{n}", times(b.False), "{seen}", seen}}
 	}
 	return nil
 }

@@ -39,23 +39,25 @@ const (
 	OtherCall    = "other-system-call"
 	NoCall       = "vdso"
 	InOther      = "file-in-other-process"
+
+	branchFalse = "branch-false"
 )
 
 // Causes is the table, in the order in which causes are looked for.
 var Causes = []Cause{
 	{"events-lost", true, "events did not fit in the ring buffer", "{n} did not fit in the ring buffer: print less, or raise perf_rb_pages in config"},
 	{"map-full", true, "keys did not fit in a map", "{map} is full: {n} an update found no room beside its {max} keys; raise max_map_keys in config, or declare let {map} = hash({more})"},
-	{"null-pointer", true, "reads of memory failed at addresses below 4096", "{read} failed {n} with {errno}: the address is {address}, a null pointer; test the pointer before"},
+	{"null-pointer", true, "reads of memory failed at addresses below 4096", "{read} failed {n} with {errno}: the address is {address}, {what}"},
 	{"user-address", true, "reads of kernel memory failed at addresses of user memory", "{read} failed {n} with {errno}: the script reads kernel memory, but {address} is an address of user memory; use uptr()"},
 	{"kernel-address", true, "reads of user memory failed at addresses of the kernel", "{read} failed {n} with {errno}: the script reads user memory, but {address} is an address of the kernel; use kptr()"},
-	{"not-resident", true, "reads of user memory failed", "{read} failed {n} with {errno}: the address {address} is in user memory that is not resident or not mapped; read it at the exit of the call, when the kernel has read it"},
+	{"not-resident", true, "reads of user memory failed", "{read} failed {n} with {errno}: the address {address} is in user memory that is not resident or not mapped; {later}"},
 	{"no-memory", true, "reads of memory failed at other addresses", "{read} failed {n} with {errno}: no memory is mapped at {address}; check the type of the pointer"},
 	{"never-stored", true, "a clause reads an element of a map, and no clause stores any", "{lookup} found nothing in {n}: no clause stores {map}"},
 	{"entry-never-fired", true, "the clauses that store the elements have not fired", "{lookup} found nothing in {n}: {entry} (line {line}), which stores {map}, never fired"},
 	{"entry-predicate", true, "the predicate of the clause that stores the elements was never true", "{lookup} found nothing in {n}: the predicate of {entry} (line {line}), which stores {map}, was never true"},
-	{"other-key", true, "the clause that stores the elements ran, and none is ever found", "{lookup} found nothing in {n}, although {entry} (line {line}), which stores {map}, ran {ran}; check that both use the same key"},
+	{"other-key", true, "the clause that stores the elements ran, and none is ever found", "{lookup} found nothing in {n}, although {entry} (line {line}), which stores {map}, ran {ran}; check that both use the same key, and that the element is not deleted before"},
 	{"early-return", true, "tests in the body returned each time", "{probe} returned early each of {n}, by the tests in line {line}; check them"},
-	{"branch-false", true, "a map is stored to, or a clause prints, only in bodies of if or while, and their conditions were never true", "{idle}: {if} in line {line} was false {n}{seen}"},
+	{branchFalse, true, "a map is stored to, or a clause prints, only in bodies of if or while, and their conditions were never true", "{idle}: {if} in line {line} was false {n}{seen}"},
 
 	{"not-attached", false, "an attach point could not be attached", "{probe} is not attached: {error}"},
 	{KprobesOff, false, "debugfs' kprobes/enabled is 0", "{probe} cannot fire: kprobes are disabled on this host; write 1 to {name}"},
@@ -90,7 +92,7 @@ var Causes = []Cause{
 	{"predicate-false", false, "the predicate was false each time, and its values are not known", "predicate {test} was false {n}; print {left} in a clause without predicate"},
 	{"predicate-part", false, "the predicate was false each time, and which part is not known", "predicate {predicate} was false each of {n}; print its parts in a clause without it"},
 	{OtherSymbols, false, "the kernel has copies of the function: .isra, .constprop, .part", "{probe} {fires}: the kernel also has {name}, which its callers may call; probe that as well"},
-	{Inlined, false, "the compiler has inlined calls of the function, by the debug information that the script was compiled with", "{probe} {fires}: {name} in the debug information of {file} are inlined (in {other}): probe those"},
+	{Inlined, false, "the compiler has inlined calls of the function, by the debug information that the script was compiled with", "{probe} {fires}: {name} inlined (in {other}): probe those"},
 	{OtherCall, false, "glibc calls another system call", "{probe} {fires}: glibc makes the system call {other} where programs call {name}(); trace tracepoint:syscalls:{dir}_{other} as well"},
 	{NoCall, false, "programs do without the system call", "{probe} {fires}: programs call {name}() in the vDSO, mostly without a system call; probe the function of libc"},
 	{"interval", false, "a run ended before the first interval", "{probe} never fired: the run took {took}"},

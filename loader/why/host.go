@@ -43,8 +43,9 @@ type Site struct {
 	PID            int    // of the process of -c
 	// Calls are the call sites of the function in the file; nil: not known.
 	Calls *manifest.Calls
-	// Traced are the only processes whose events count; nil: all.
+	// Traced are the only processes whose events count; nil: all. With Follow, those of processes that they start count as well.
 	Traced []int
+	Follow bool
 }
 
 // Facts collects what the host knows about why an attach point does not fire, and what it has ruled out.
@@ -81,7 +82,7 @@ func Facts(s *Site) (facts []Fact, ruled []string) {
 	return nil, ruled
 }
 
-// otherCalls are system calls that glibc makes no more where programs call the function of this name, each with what it makes
+// otherCalls are system calls that glibc no longer makes where programs call the function of this name, each with what it makes
 // instead; "-": programs call it in the vDSO.
 const otherCalls = " open=openat stat=newfstatat lstat=newfstatat fork=clone select=pselect6 nanosleep=clock_nanosleep getdents=getdents64" +
 	" getrlimit=prlimit64 setrlimit=prlimit64 exit=exit_group clock_gettime=- gettimeofday=- time=- getcpu=- "
@@ -157,12 +158,19 @@ func callers(s *Site, ruled []string) ([]Fact, []string) {
 	case c == nil:
 		return nil, append(ruled, inlined(s.Name))
 	case c.Inlined > 0:
-		sites := fmt.Sprintf("%d of its %d call sites", c.Inlined, c.Sites)
-		return []Fact{{Row: Inlined, Name: sites, File: s.Path, Other: strings.Join(c.In, ", ")}}, ruled
+		sites := fmt.Sprintf("%d of its %d call sites in the debug information of %s are", c.Inlined, c.Sites, s.Path)
+		if c.Sites == 1 {
+			sites = "its only call site in the debug information of " + s.Path + " is"
+		}
+		return []Fact{{Row: Inlined, Name: sites, Other: strings.Join(c.In, ", ")}}, ruled
 	case c.Sites == 0:
 		return nil, append(ruled, "the debug information of "+s.Path+" shows no call of it by name")
 	}
-	return nil, append(ruled, "none of its "+count(uint64(c.Sites), "call site")+" in the debug information of "+s.Path+" is inlined")
+	sites := fmt.Sprintf("none of its %d call sites in the debug information of %s is inlined", c.Sites, s.Path)
+	if c.Sites == 1 {
+		sites = "its only call site in the debug information of " + s.Path + " is not inlined"
+	}
+	return nil, append(ruled, sites)
 }
 
 func inlined(name string) string {
@@ -409,12 +417,15 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 	self := os.Getpid()
 	var gone, other, off, elsewhere Fact
 	users, on := 0, 0
+	perhaps := false // a process that may be one that a traced one has started has to do with the file
 	for _, pid := range processes() {
 		if pid == self {
 			continue
 		}
 		traced := s.Traced == nil || slices.Contains(s.Traced, pid)
 		switch m := mappingOf(pid, f); {
+		case !traced && s.Follow:
+			perhaps = perhaps || m != mapping{}
 		case !traced:
 			if m.same && elsewhere.PID == 0 {
 				elsewhere = Fact{Row: InOther, Name: s.Path, PID: pid}
@@ -442,6 +453,10 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 			ruled = append(ruled, "its semaphore is on")
 		}
 		return nil, ruled
+	case perhaps:
+		return nil, nil
+	case len(s.PIDs) > 0 && s.Command == "" && !running(s.PIDs[0]):
+		return nil, []string{fmt.Sprintf("process %d has ended, and it is not known what it had mapped", s.PIDs[0])}
 	case s.Mapped:
 		return nil, []string{"a process had mapped " + s.Path + " during the run"}
 	case s.Command != "" && !s.Looked:
@@ -463,6 +478,15 @@ func fileFacts(s *Site) (facts []Fact, ruled []string) {
 		return []Fact{{Row: NotInProcess, Name: s.Path, PID: s.PIDs[0]}}, nil
 	}
 	return []Fact{{Row: Unmapped, Name: s.Path}}, nil
+}
+
+// running reports whether a process has memory: it is there, and has not ended.
+func running(pid int) (is bool) {
+	eachMapping(pid, func(mapped) bool {
+		is = true
+		return false
+	})
+	return is
 }
 
 func processes() (all []int) {

@@ -114,7 +114,7 @@ func (f *finder) silent() {
 }
 
 func (x *Fact) values() []string {
-	return []string{"{name}", x.Name, "{other}", x.Other, "{dir}", x.Dir, "{file}", x.File, "{pid}", strconv.Itoa(x.PID)}
+	return []string{"{name}", x.Name, "{other}", x.Other, "{dir}", x.Dir, "{pid}", strconv.Itoa(x.PID)}
 }
 
 func (f *finder) read(r *Read) {
@@ -129,7 +129,15 @@ func (f *finder) read(r *Read) {
 	case r.User && r.Address>>56 == 0:
 		row = "not-resident"
 	}
-	f.add(row, "{read}", r.Text, "{n}", times(r.N), "{errno}", r.Errno, "{address}", r.number())
+	what := "a null pointer; test the pointer before"
+	if r.Address != 0 {
+		what = "a member of a null pointer, or a number that is not an address; test the pointer before, or use the number itself"
+	}
+	later := "read it at the exit of the call, when the kernel has read it"
+	if strings.HasPrefix(f.Probe, "u") { // uprobe, usdt
+		later = "read it later, when the program has used it"
+	}
+	f.add(row, "{read}", r.Text, "{n}", times(r.N), "{errno}", r.Errno, "{address}", r.number(), "{what}", what, "{later}", later)
 }
 
 // lookup finds why an element is never found.

@@ -123,40 +123,54 @@ type Fact struct {
 	Name  string
 	Other string
 	Dir   string // sys_enter or sys_exit
-	File  string
 	PID   int
 }
 
 // First returns the first cause, by the order of the table, and its clause: nil for one of the whole run.
 func (r *Run) First() (text string, of *Clause) {
-	f, of := r.Cause()
-	if f == nil {
+	f, of, others := r.Cause()
+	switch {
+	case f == nil:
 		return "", nil
+	case others:
+		return "other clauses ran, but " + f.Sentence(), of
 	}
 	return f.Sentence(), of
 }
 
-// Cause returns what First has the sentence of; nil if there is none.
-func (r *Run) Cause() (found *Finding, of *Clause) {
+// Cause returns what First has the sentence of; nil if there is none. others means that clauses have done their work, and what is
+// missing may be that of another one.
+func (r *Run) Cause() (found *Finding, of *Clause, others bool) {
 	if r.LostEvents > 0 {
-		return &Finding{"events-lost", []string{"{n}", count(r.LostEvents, "event")}}, nil
+		return &Finding{"events-lost", []string{"{n}", count(r.LostEvents, "event")}}, nil, false
 	}
 	partial := false
 	for _, c := range r.Clauses {
 		partial = partial || c.Counted && !c.Own && !c.Timer && c.Passed() > 0 && !r.feeds(c)
 	}
+	if found, of = r.first(func(row *Cause, _ *Clause) bool { return !partial || row.Partial }); found != nil || !partial {
+		return found, of, false
+	}
+	found, of = r.first(func(_ *Cause, c *Clause) bool { return c.Counted && !c.Own && c.Passed() == 0 })
+	return found, of, true
+}
+
+// first finds the first cause, of the rows and clauses that count.
+func (r *Run) first(counts func(row *Cause, c *Clause) bool) (found *Finding, of *Clause) {
 	for i := range Causes {
-		if partial && !Causes[i].Partial {
-			continue
-		}
 		for _, c := range r.Clauses {
+			if !counts(&Causes[i], c) {
+				continue
+			}
 			for _, f := range c.Findings() {
 				if f.Row == Causes[i].Name {
 					return &f, c
 				}
 			}
-			if f := r.idle(c); f != nil && f.Row == Causes[i].Name {
-				return f, c
+			if Causes[i].Name == branchFalse {
+				if f := r.idle(c); f != nil {
+					return f, c
+				}
 			}
 		}
 	}

@@ -77,7 +77,10 @@ func (p *process) line(t *testing.T, pattern string) []string {
 		select {
 		case text, ok := <-p.lines:
 			if !ok {
-				t.Skipf("skipped: %s does not run here: %q", filepath.Base(p.Path), p.seen)
+				if regexp.MustCompile(`(?i)not permitted|permission|no BTF|not mounted|ENOSYS`).MatchString(strings.Join(p.seen, "\n")) {
+					t.Skipf("skipped: %s may not trace here: %q", filepath.Base(p.Path), p.seen)
+				}
+				t.Fatalf("%s ended: %q", filepath.Base(p.Path), p.seen)
 			}
 			p.seen = append(p.seen, text)
 			if m := r.FindStringSubmatch(text); m != nil {

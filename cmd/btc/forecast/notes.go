@@ -4,6 +4,7 @@ package forecast
 
 import (
 	"slices"
+	"strings"
 
 	"btc/internal/elffile"
 	"btc/internal/manifest"
@@ -42,12 +43,22 @@ func (c *checker) notes() {
 
 // NoteHost adds what this host shows of why attach points do not fire now, in the same words.
 func (r *Report) NoteHost(m *manifest.Manifest) {
+	known := map[string][]why.Fact{}
 	for i := range m.Programs {
+		if r.Programs[i].Verdict == Skipped {
+			continue
+		}
 		site := siteOf(&m.Programs[i])
+		site.Calls = nil // of the file of the target, which this host may have in another version
 		if path, ok := elffile.Find(site.Path); ok && site.Path != "" {
 			site.Path = path
 		}
-		facts, _ := why.Facts(site)
+		key := site.Kind + "\x00" + site.Group + "\x00" + site.Name + "\x00" + site.Path
+		facts, looked := known[key]
+		if !looked {
+			facts, _ = why.Facts(site)
+			known[key] = facts
+		}
 		r.note(m, &m.Programs[i], facts)
 	}
 }
@@ -76,7 +87,9 @@ func siteOf(p *manifest.Program) *why.Site {
 	if probe.IsPattern(a.Target+a.Name) || len(a.Substitute) > 0 {
 		return s
 	}
-	s.Name = a.Name
+	if bpf, _, _ := strings.Cut(a.Target, ":"); bpf != "bpf" || !isFunction(p.Kind) { // the lists of the kernel do not have functions of BPF programs
+		s.Name = a.Name
+	}
 	switch {
 	case p.Kind == probe.Tracepoint:
 		s.Group = a.Target

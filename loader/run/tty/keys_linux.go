@@ -51,16 +51,16 @@ func (k *Keys) Close() {
 // stop stops the processes of the terminal, as Ctrl-Z does without Keys. The terminal is restored before a shell gets it back: so
 // the key is not a signal of the terminal, which would let the shell come first.
 func (k *Keys) stop() {
+	k.show(false) // which may wait for the terminal; Close does not
+	defer k.show(true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended {
 		return
 	}
-	k.show(false)
 	k.restore()
 	unix.Kill(0, unix.SIGTSTP)
 	time.Sleep(lookInterval / 5) // until the signal has arrived
-	k.show(true)
 	k.pressed(Resized)
 }
 

@@ -27,7 +27,7 @@ type Screen struct {
 	view  [][]byte // the lines of the view; empty: not shown
 	open  []byte   // the last line of the output, if it is not complete yet
 	over  bool     // the view is no longer drawn
-	away  bool     // nor is it for a while
+	away  bool     // the view is hidden until Show(true)
 	frame []byte   // write buffer, kept for reuse
 }
 

@@ -6,6 +6,7 @@ package view
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"time"
 
@@ -20,10 +21,11 @@ import (
 
 // View has the maps of the last snapshot, and what the user has chosen to see of them. One goroutine uses it, but for Close.
 type View struct {
-	Keys *tty.Keys // nil: none
 	// Note is shown with the interval.
 	Note string
 
+	keys    *tty.Keys // nil: none
+	keyed   bool      // there are keys; set before the first one
 	screen  *tty.Screen
 	history *history.History
 	rates   render.Rates
@@ -32,10 +34,10 @@ type View struct {
 
 	at   time.Time
 	maps []*output.Map
-	// order is that of the elements, given that of the options, rate whether their rates are shown, and paused that snapshots
-	// are not.
+	// order is the order of the elements, and given that of the options.
 	order, given string
-	rate, paused bool
+	rate         bool // rates are shown
+	paused       bool // snapshots are not
 }
 
 // New returns a view on a screen, of snapshots at an interval. Elements are in an order, with their rates or not. blocks draws
@@ -49,10 +51,17 @@ func (v *View) ByName(name func(m *manifest.Map, el *render.Element) string) {
 	v.rates.Name, v.history.Name = name, name
 }
 
+// Listen calls pressed with each key of a terminal, one at a time, until Close.
+func (v *View) Listen(terminal *os.File, pressed func(tty.Key)) {
+	v.keyed = true
+	v.keys = tty.Listen(terminal, pressed, v.screen.Show)
+	v.keyed = v.keys != nil
+}
+
 // Close ends the keys. A nil receiver has none.
 func (v *View) Close() {
 	if v != nil {
-		v.Keys.Close()
+		v.keys.Close()
 	}
 }
 
@@ -87,6 +96,9 @@ func (v *View) Add(at time.Time, run *manifest.Manifest, maps []*output.Map) {
 
 // Draw draws the view, as much of it as fits. An error of the screen is one of the next output as well.
 func (v *View) Draw(env *format.Env) {
+	if v.at.IsZero() { // before the first snapshot
+		return
+	}
 	sections := v.sections(env)
 	head := v.at.AppendFormat(nil, "15:04:05   ")
 	if v.paused {
@@ -96,7 +108,7 @@ func (v *View) Draw(env *format.Env) {
 		head = append(append(append(head, "order: "...), v.order...), ", "...)
 	}
 	rest := ", Ctrl-C ends"
-	if v.Keys != nil {
+	if v.keyed {
 		rest = ", q: end, h: help"
 	}
 	rest = v.Note + "every " + v.every.String() + rest
