@@ -27,6 +27,9 @@ type Keys struct {
 // changed it), and the window as large.
 const lookInterval = time.Second / 2
 
+// HasKeys reports whether Listen reads keys on this system.
+const HasKeys = true
+
 // Listen calls pressed with each key of a terminal, one at a time, until Close. It calls show with false before the process is
 // stopped, and with true when it goes on.
 func Listen(f *os.File, pressed func(Key), show func(bool)) *Keys {

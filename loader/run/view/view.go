@@ -53,9 +53,8 @@ func (v *View) ByName(name func(m *manifest.Map, el *render.Element) string) {
 
 // Listen calls pressed with each key of a terminal, one at a time, until Close.
 func (v *View) Listen(terminal *os.File, pressed func(tty.Key)) {
-	v.keyed = true
+	v.keyed = tty.HasKeys
 	v.keys = tty.Listen(terminal, pressed, v.screen.Show)
-	v.keyed = v.keys != nil
 }
 
 // Close ends the keys. A nil receiver has none.
