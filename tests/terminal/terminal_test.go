@@ -290,7 +290,7 @@ func TestReplay(t *testing.T) {
 	w.script("blocks.bt", `interval:ms:20 { @n[@i % 3] = count(); @i++; @h = lhist(@i % 40, 0, 40, 10); @p = lhist(@i % 40, 0, 40, 20); }
 interval:ms:300 { print(@p); clear(@p); }
 `)
-	w.types("btc run --no-warnings -q --every 200ms --timeout 3s --record run.jsonl blocks.bt > printed.txt; echo recorded")
+	w.types("btc run --no-warnings -q --every 200ms --timeout 3100ms --record run.jsonl blocks.bt > printed.txt; echo recorded")
 	w.until(`(?m)^recorded`)
 	for line, drawn := range map[string]bool{
 		"btc replay run.jsonl":          true,

@@ -112,7 +112,7 @@ func rendered(t *testing.T, out string) map[string]string {
 
 // active is what a page may not have: scripts, handlers of events, and what loads something from elsewhere.
 var active = regexp.MustCompile(`(?i)<(?:script|iframe|object|embed|form|link|base|audio|video|frame)\b|<[^>"]*(?:"[^"]*"[^>"]*)*\son[a-z]+\s*=|(?:href|src)\s*=\s*["']?\s*(?:javascript|vbscript|data):|` +
-	`src\s*=\s*["']?(?:[a-z]+:|//)|srcset|url\(|@import|http-equiv="refresh"|<svg[^>]*\son|xlink:href\s*=\s*"[^#]`)
+	`src\s*=\s*["']?(?:[a-z]+:|//)|srcset|url\(|@import|http-equiv="refresh"|xlink:href\s*=\s*"[^#]`)
 
 // TestInactive checks that no page and no image of the site runs a script or loads something from another host, and that
 // browsers are told so, too.
