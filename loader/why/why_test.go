@@ -375,7 +375,7 @@ func TestProcess(t *testing.T) {
 	}
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil || len(tasks) < 2 {
-		t.Skip("skipped: one thread")
+		t.Fatalf("threads of this process: %v, %v", tasks, err)
 	}
 	tid, _ := strconv.Atoi(tasks[len(tasks)-1].Name())
 	if got := Process(int64(tid), false); got.Row != ThreadID || got.PID != os.Getpid() {

@@ -740,7 +740,7 @@ func (b *Builder) Finish() *Data {
 		if len(e.Names) == 0 {
 			e.Who = nil
 		}
-		if !slices.ContainsFunc(e.Texts, func(text string) bool { return !banner.MatchString(text) }) { // what a terminal is told
+		if !slices.ContainsFunc(e.Texts, func(text string) bool { return !banner.MatchString(text) }) { // all are for a terminal
 			b.Data.Events = nil
 		}
 		if len(e.Hosts) < 2 && !b.Data.Merged {

@@ -72,7 +72,7 @@ func build() error {
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("skipped: needs root")
+		t.Skip("skipped: not root: programs cannot be loaded")
 	}
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
